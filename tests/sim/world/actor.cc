@@ -103,9 +103,12 @@ class Quiet final : public Observer {
   const bool needs_tokens_;
 };
 
+// Begins to expect a callback, and returns what the callback must call.
+using Expecter = std::function<std::function<void()>()>;
+
 // The result of a call, or of the same call with a callback.
 template <class Result, class Call, class AsyncCall>
-Result Await(bool asynchronous, Call call, AsyncCall async_call) {
+Result Await(bool asynchronous, const Expecter& expect, Call call, AsyncCall async_call) {
   if (!asynchronous) return call();
   struct Told {
     std::mutex mu;
@@ -113,7 +116,8 @@ Result Await(bool asynchronous, Call call, AsyncCall async_call) {
     std::optional<Result> result;
   };
   const auto told = std::make_shared<Told>();
-  async_call([told](Result result) {
+  async_call([told, ran = expect()](Result result) {
+    ran();
     const std::lock_guard<std::mutex> lock(told->mu);
     told->result = std::move(result);
     told->changed.notify_one();
@@ -150,14 +154,14 @@ Oracle::Mode ModeOf(const Operation& operation) {
 // Ends a lease or a permit as the operation says. Returns how many releases that took: the
 // destructor repeats a failed one.
 template <class Held>
-int Leave(const Operation& operation, Held held) {
+int Leave(const Operation& operation, Held held, const Expecter& expect) {
   switch (operation.leave) {
     case Operation::Leave::kRelease:
       return held.Release().ok() ? 1 : 2;
     case Operation::Leave::kDestroy:
       return 1;
     case Operation::Leave::kReleaseAsync:
-      held.ReleaseAsync([](const absl::Status&) {});
+      held.ReleaseAsync([ran = expect()](const absl::Status&) { ran(); });
   }
   return 1;
 }
@@ -173,11 +177,6 @@ struct Untold : RedisLockBase {
 std::optional<Duration> TurnOf(const SharedObject& object) {
   if (!object.turn_ms) return std::nullopt;
   return absl::Milliseconds(*object.turn_ms);
-}
-
-std::function<void(const WantedLease&)> TellerOf(const SharedObject& object) {
-  if (!object.tells) return nullptr;
-  return [](const WantedLease& wanted) { Trace::Say("wanted: ", wanted.lock); };
 }
 
 template <class Lock>
@@ -214,7 +213,8 @@ struct Actor::Observer {
 struct Actor::Objects {
   // `another` is used only if locks of two clients are taken together.
   Objects(const Client& its_client, const Client& another, const Plan& plan,
-          const std::function<void(const LostLease&)>& on_lost)
+          const std::function<void(const LostLease&)>& on_lost,
+          const std::function<void(const WantedLease&)>& on_wanted)
       : client(its_client) {
     const bool quorum = plan.group == Group::kQuorum;
     for (const SharedObject& each : plan.objects) {
@@ -228,7 +228,7 @@ struct Actor::Objects {
                                                : absl::Milliseconds(each.at_most_ms),
                                 .grace = absl::Milliseconds(each.grace_ms),
                                 .on_lost = on_lost,
-                                .on_wanted = TellerOf(each)};
+                                .on_wanted = each.tells ? on_wanted : nullptr};
       locks.emplace_back();
       semaphores.emplace_back();
       latches.emplace_back();
@@ -312,27 +312,33 @@ void Actor::Main() {
   options.connect = ConnectPolicy::kLazy;
   options.observer = std::make_shared<Quiet>(/*needs_tokens=*/plan_.seed % 5 == 0);
   if (plan_.prefixed) options.key_prefix = kKeyPrefix;
+  Use(options);
+  oracle_.Ended(process_);
+  done_ = true;
+}
+
+void Actor::Use(const ClientOptions& options) {
   auto client = Client::Connect(urls_[0], options);
   if (!client.ok())
     return oracle_.Violated(absl::StrCat("no client: ", client.status().ToString()));
   const bool two = std::any_of(plan_.objects.begin(), plan_.objects.end(),
                                [](const SharedObject& each) { return each.apart > 1; });
   const Client another = two ? *Client::Connect(urls_[1], options) : *client;
-  {
-    auto objects = std::make_unique<Objects>(
-        *std::move(client), another, plan_, [this, process = process_](const LostLease& lost) {
-          oracle_.TellsLoss(process, lost.lock, lost.token.value());
-        });
-    std::vector<std::thread> threads;
-    for (size_t i = 0; i < next_.size(); ++i) {
-      threads.emplace_back([this, i, its = objects.get()] { Run(*its, i); });
-    }
-    for (std::thread& each : threads) each.join();
-    if (!plan_.faults.empty()) Probe(*objects);
-    if (!MovesServer(plan_.group)) CheckStats(objects->client.Stats().all);
+  const auto objects = std::make_unique<Objects>(
+      *std::move(client), another, plan_,
+      [this, process = process_](const LostLease& lost) {
+        oracle_.TellsLoss(process, lost.lock, lost.token.value());
+      },
+      [this, process = process_](const WantedLease& wanted) {
+        oracle_.TellsWanted(process, wanted.lock, wanted.token.value());
+      });
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < next_.size(); ++i) {
+    threads.emplace_back([this, i, its = objects.get()] { Run(*its, i); });
   }
-  oracle_.Ended(process_);
-  done_ = true;
+  for (std::thread& each : threads) each.join();
+  if (!plan_.faults.empty()) Probe(*objects);
+  if (!MovesServer(plan_.group)) CheckStats(objects->client.Stats().all);
 }
 
 // Long after the last fault, each object must be available again.
@@ -582,10 +588,14 @@ void Actor::Judge(const absl::Status& status, const Operation& operation, int64_
 
 // A release always returns within the command_timeout; locks that are apart are released one after
 // the other.
+int64_t Actor::LongestRelease(const Operation& operation, int releases) const {
+  const int64_t limit = releases * (ObjectOf(operation).apart > 0 ? kPartsOfMulti : 1) * kSecond;
+  return limit + limit / 100 + kLateness;
+}
+
 void Actor::JudgeLeaving(const Operation& operation, int64_t began, int releases) {
   const int64_t took = kernel_.now() - began;
-  const int64_t limit = releases * (ObjectOf(operation).apart > 0 ? kPartsOfMulti : 1) * kSecond;
-  if (took > limit + limit / 100 + kLateness && process_->stopped_until < began) {
+  if (took > LongestRelease(operation, releases) && process_->stopped_until < began) {
     oracle_.Violated(
         absl::StrCat("the release of ", ObjectOf(operation).name, " took ", took / kMilli, " ms"));
   }
@@ -636,7 +646,9 @@ void Actor::WorkAndLeave(const Operation& operation, const std::vector<uint64_t>
       operation, [&] { return held.valid(); }, held.lost());
   for (const uint64_t id : ids) oracle_.Leaving(id);
   const int64_t leaves = kernel_.now();
-  const int releases = Leave(operation, std::move(held));
+  const int releases =
+      Leave(operation, std::move(held),
+            Expects("the release of " + ObjectOf(operation).name, LongestRelease(operation, 1)));
   JudgeLeaving(operation, leaves, releases);
 }
 
@@ -676,7 +688,8 @@ Oracle::Hold Actor::HeldBy(const Operation& operation, const redlatch::Hold& hol
           .reserves_tokens = object.keep_ms > 0 || plan_.Has(FaultKind::kClockBack),
           // Readers share a token, so it does not tell whose loss is reported.
           .reports = object.kind != Kind::kMulti && object.kind != Kind::kReadWrite,
-          .wanted = WantedOf(operation, hold)};
+          .wanted = WantedOf(operation, hold),
+          .reports_wanted = object.tells && object.kind != Kind::kReadWrite};
 }
 
 RedisLockBase& Actor::LockOf(Objects& objects, const Operation& operation) const {
@@ -758,6 +771,7 @@ void Actor::DoLease(Objects& objects, const Operation& operation, uint64_t owner
                 RequestOf(operation, HasSharedOwner(operation) ? Oracle::kSharedOwner : owner));
   absl::StatusOr<Lease> lease = Await<absl::StatusOr<Lease>>(
       operation.interface == Operation::Interface::kAcquireAsync,
+      Expects(Describe(operation, plan_)),
       [&] {
         return operation.shared ? static_cast<ReentrantReadWriteLock&>(lock).AcquireRead(options)
                : HasSharedOwner(operation) ? support::AcquireAs(lock, Owner("job"), options)
@@ -839,7 +853,7 @@ void Actor::DoElection(Objects& objects, const Operation& operation, uint64_t ow
   Asking asking(kernel_, oracle_, RequestOf(operation, owner));
   absl::StatusOr<Leadership> leads = Await<absl::StatusOr<Leadership>>(
       operation.interface == Operation::Interface::kAcquireAsync,
-      [&] { return election.Campaign(name + " 1", options); },
+      Expects(Describe(operation, plan_)), [&] { return election.Campaign(name + " 1", options); },
       [&](auto told) { election.CampaignAsync(name + " 1", options, std::move(told)); });
   Judge(leads.status(), operation, asking.since());
   if (!leads.ok()) return;
@@ -934,6 +948,7 @@ void Actor::DoPermit(Objects& objects, const Operation& operation, uint64_t owne
   Asking asking(kernel_, oracle_, RequestOf(operation, owner));
   absl::StatusOr<Permit> got = Await<absl::StatusOr<Permit>>(
       operation.interface == Operation::Interface::kAcquireAsync,
+      Expects(Describe(operation, plan_)),
       [&] { return semaphore.Acquire(operation.permits, options); },
       [&](auto told) { semaphore.AcquireAsync(operation.permits, options, std::move(told)); });
   Judge(got.status(), operation, asking.since());
@@ -1022,7 +1037,7 @@ void Actor::DoLatch(Objects& objects, const Operation& operation) {
                                  .stop = stopper.token()};
   const absl::Status waited = Await<absl::Status>(
       operation.interface == Operation::Interface::kAcquireAsync,
-      [&] { return latch.Wait(options); },
+      Expects(Describe(operation, plan_)), [&] { return latch.Wait(options); },
       [&](auto told) { latch.WaitAsync(options, std::move(told)); });
   if (waited.ok()) oracle_.Opened(object.name, object.capacity);
   // A message may stay unread for 50 ms if no thread waits for it.

@@ -59,6 +59,7 @@ class Actor {
   struct Objects;   // the locks of this process
 
   void Main();
+  void Use(const ClientOptions& options);
   void Run(Objects& objects, size_t thread);
   // The oracle's number of that thread in this life of the process.
   uint64_t OwnerOf(size_t thread) const;
@@ -79,6 +80,11 @@ class Actor {
   void DoPermit(Objects& objects, const Operation& operation, uint64_t owner);
   void DoStdPermit(Objects& objects, Operation operation, uint64_t owner);
   void CheckMisuse(Objects& objects, const Operation& operation, const redlatch::Hold& hold);
+  auto Expects(std::string what, int64_t within = kNever) const {
+    return
+        [this, what = std::move(what), within] { return oracle_.Expects(process_, what, within); };
+  }
+  int64_t LongestRelease(const Operation& operation, int releases) const;
   void JudgeLeaving(const Operation& operation, int64_t began, int releases);
   void Work(const Operation& operation, const std::function<bool()>& valid,
             const std::stop_token& lost);

@@ -205,6 +205,10 @@ uint64_t Oracle::Granted(Hold hold, uint64_t largest_before) {
   const uint64_t id = next_++;
   Hold& held = object.holds.emplace(id, std::move(hold)).first->second;
   held.told = std::make_shared<LossTime>(kernel_, held.lost, [this, &held] { Lost(held); });
+  if (held.reports_wanted) {
+    held.told_wanted =
+        std::make_shared<LossTime>(kernel_, held.wanted, [this, &held] { Fired(wanted_, held); });
+  }
   WatchDeadline(id);
   if (held.at_least > 0) StaysTaken(id, held.at_least, /*surely=*/true);
   return id;
@@ -255,19 +259,34 @@ void Oracle::Lost(const Hold& hold) {
   for (auto& [who, line] : object.waiting) {
     if (who.first == hold.process) line.latest = std::max(line.latest, over);
   }
-  // All holds of a shared owner may have one token.
-  if (!hold.reports || hold.token == 0 || hold.owner == kSharedOwner) return;
-  Report& report = reports_[{hold.process, hold.name, hold.token}];
-  report.lost = kernel_.now();
+  if (hold.reports) Fired(lost_, hold);
 }
 
-// P4: `on_lost` runs once for each hold that is lost, and soon.
+void Oracle::Fired(Reports& reports, const Hold& hold) {
+  // All holds of a shared owner may have one token.
+  if (hold.token == 0 || hold.owner == kSharedOwner) return;
+  reports[{hold.process, hold.name, hold.token}].fired = kernel_.now();
+}
+
+// Each callback runs once, and soon.
 void Oracle::CheckReports() {
-  for (const auto& [which, report] : reports_) {
+  CheckReports(lost_, "on_lost");
+  CheckReports(wanted_, "on_wanted");
+  for (const auto& [id, each] : callbacks_) {
+    if (each.ran || each.process->dead || IsFrozen(each.process)) continue;
+    if (kernel_.now() > std::max(each.due, each.process->stopped_until + kAwakens)) {
+      return Violated(
+          absl::StrCat("the callback of ", each.what, " of ", each.process->name, " does not run"));
+    }
+  }
+}
+
+void Oracle::CheckReports(const Reports& reports, const char* callback) {
+  for (const auto& [which, report] : reports) {
     const auto& [process, name, token] = which;
     if (report.reported || process->dead || IsFrozen(process)) continue;
-    if (kernel_.now() - std::max(report.lost, process->stopped_until) <= kAwakens) continue;
-    Violated(absl::StrCat("P4: on_lost was not called for ", name, " of ", process->name,
+    if (kernel_.now() - std::max(report.fired, process->stopped_until) <= kAwakens) continue;
+    Violated(absl::StrCat("P4: ", callback, " was not called for ", name, " of ", process->name,
                           ", token ", token));
   }
 }
@@ -288,18 +307,50 @@ void Oracle::Leaving(uint64_t id) {
 }
 
 void Oracle::Ended(const Process* process) {
-  std::erase_if(reports_, [&](const auto& each) { return std::get<0>(each.first) == process; });
+  const auto its = [&](const auto& each) { return std::get<0>(each.first) == process; };
+  std::erase_if(lost_, its);
+  std::erase_if(wanted_, its);
+  std::erase_if(callbacks_, [&](const auto& each) {
+    const Callback& callback = each.second;
+    if (callback.process != process) return false;
+    if (!callback.ran) {
+      Violated(absl::StrCat("the callback of ", callback.what, " never ran, though the client of ",
+                            process->name, " has ended"));
+    }
+    return true;
+  });
 }
 
-void Oracle::TellsLoss(const Process* process, const std::string& name, uint64_t token) {
-  Trace::Say("on_lost: ", process->name, " ", name, " ", token);
-  // The hold may be lost before the call that acquired it returns.
-  Report& report = reports_[{process, name, token}];
-  if (report.reported && report.lost != kNever && !data_lost_) {
-    Violated(absl::StrCat("P4: on_lost was called twice for ", name, " of ", process->name,
+std::function<void()> Oracle::Expects(const Process* process, std::string what, int64_t within) {
+  const int64_t due = within == kNever ? kNever : kernel_.now() + within;
+  callbacks_[next_] = {.process = process, .what = std::move(what), .due = due};
+  return [this, id = next_++] {
+    const auto found = callbacks_.find(id);
+    if (found == callbacks_.end()) return Violated("a callback runs after its client has ended");
+    if (std::exchange(found->second.ran, true)) {
+      Violated(absl::StrCat("the callback of ", found->second.what, " runs twice"));
+    }
+  };
+}
+
+// A hold may be lost, or wanted, before the call that acquired it returns.
+void Oracle::Reported(Reports& reports, const Process* process, const std::string& name,
+                      uint64_t token, const char* callback) {
+  Trace::Say(callback, ": ", process->name, " ", name, " ", token);
+  Report& report = reports[{process, name, token}];
+  if (report.reported && report.fired != kNever && !data_lost_) {
+    Violated(absl::StrCat("P4: ", callback, " was called twice for ", name, " of ", process->name,
                           ", token ", token));
   }
   report.reported = true;
+}
+
+void Oracle::TellsWanted(const Process* process, const std::string& name, uint64_t token) {
+  Reported(wanted_, process, name, token, "on_wanted");
+}
+
+void Oracle::TellsLoss(const Process* process, const std::string& name, uint64_t token) {
+  Reported(lost_, process, name, token, "on_lost");
   // Readers share a token, so it does not tell which of them was lost.
   for (const auto& [id, each] : objects_[name].holds) {
     if (each.mode != Mode::kExclusive || each.process != process || each.token != token ||
@@ -330,6 +381,7 @@ bool Oracle::Uses(const Process* process, const std::string& name) {
 void Oracle::Died(Process* process) {
   std::erase_if(observers_, [&](const auto& each) { return each.second.process == process; });
   std::erase_if(requests_, [&](const auto& each) { return each.second.process == process; });
+  std::erase_if(callbacks_, [&](const auto& each) { return each.second.process == process; });
   Ended(process);
   for (auto& [name, object] : objects_) {
     std::erase_if(object.waiting, [&](const auto& each) { return each.first.first == process; });
@@ -443,9 +495,11 @@ bool Oracle::MayEnter(const Object& object, const Request& request) const {
 // Neither a hold nor another request keeps it out.
 bool Oracle::MustEnter(const Request& request) {
   if (!IsFit(request.process) || request.capacity_varies) return false;
+  int64_t queued = 0;
   for (const std::string& name : request.names) {
     const Object& object = objects_[name];
     if (kernel_.now() <= object.taken_until || !MayEnter(object, request)) return false;
+    queued = std::max(queued, object.waiting.at({request.process, request.mode}).latest);
   }
   int64_t permits = request.permits;
   for (const auto& [id, other] : requests_) {
@@ -460,8 +514,7 @@ bool Oracle::MustEnter(const Request& request) {
       return false;
     }
     const bool later = order_margin_ != kNever && objects_[request.names.front()].ordered &&
-                       other.since > request.since + order_margin_ &&
-                       other.process != request.process;
+                       other.since > queued + order_margin_ && other.process != request.process;
     if (request.mode == Mode::kPermits) {
       if (!later) permits += other.permits;
     } else if (request.mode == Mode::kShared) {

@@ -67,8 +67,10 @@ class Oracle {
     bool reserves_tokens = false;              // so its grant may be older than the call
     bool keeps_others_out = false;             // even when `valid` may not say so any more
     bool reports = false;                      // `on_lost` is called for it
-    std::shared_ptr<LossTime> told = nullptr;  // set by Granted()
-    std::stop_token wanted = {};               // without a state: it is not told of waiters
+    std::shared_ptr<LossTime> told = nullptr;  // set by Granted(), and so is the next
+    std::shared_ptr<LossTime> told_wanted = nullptr;
+    std::stop_token wanted = {};  // without a state: it is not told of waiters
+    bool reports_wanted = false;  // `on_wanted` is called for it
   };
 
   // The Owner that all clients share.
@@ -95,8 +97,11 @@ class Oracle {
   bool Uses(const Process* process, const std::string& name);
   // Its client is gone, and reports nothing more.
   void Ended(const Process* process);
-  // The client's callback reports the loss of the hold with that token.
+  // The client's callback reports the loss of the hold with that token, or that others want it.
   void TellsLoss(const Process* process, const std::string& name, uint64_t token);
+  void TellsWanted(const Process* process, const std::string& name, uint64_t token);
+  // The result must be called exactly once, by a callback of the client, within that time.
+  std::function<void()> Expects(const Process* process, std::string what, int64_t within = kNever);
   // No exclusive hold older than this may be lost.
   void DemandLasting(int64_t age) { lasts_from_ = age; }
 
@@ -243,6 +248,12 @@ class Oracle {
     int64_t number = 0;
     bool over = true;
   };
+  // Holds by process, name and token: when their stop token fired, and whether the callback ran.
+  struct Report {
+    int64_t fired = kNever;
+    bool reported = false;
+  };
+  using Reports = std::map<std::tuple<const Process*, std::string, uint64_t>, Report>;
   bool Valid(const Hold& hold) const;
   bool KeepsOut(const Hold& hold) const { return hold.keeps_others_out || Valid(hold); }
   // Returns the number at the end of a leader's value.
@@ -252,6 +263,10 @@ class Oracle {
   bool MayBeLost(const Hold& hold) const;
   void WatchDeadline(uint64_t id);
   void Lost(const Hold& hold);
+  void Fired(Reports& reports, const Hold& hold);
+  void Reported(Reports& reports, const Process* process, const std::string& name, uint64_t token,
+                const char* callback);
+  void CheckReports(const Reports& reports, const char* callback);
   bool MayEnter(const Object& object, const Request& request) const;
   bool MustEnter(const Request& request);
   void CheckRequests();
@@ -287,13 +302,15 @@ class Oracle {
   uint64_t grants_ = 0;
   std::map<uint64_t, std::string> names_;  // of holds
   std::map<uint64_t, Request> requests_;
-  // Losses of holds by process, name and token: when the holder was told, and whether `on_lost` was
-  // called.
-  struct Report {
-    int64_t lost = kNever;
-    bool reported = false;
+  Reports lost_;
+  Reports wanted_;
+  struct Callback {
+    const Process* process = nullptr;
+    std::string what;
+    int64_t due = 0;
+    bool ran = false;
   };
-  std::map<std::tuple<const Process*, std::string, uint64_t>, Report> reports_;
+  std::map<uint64_t, Callback> callbacks_;
   bool data_lost_ = false;  // so tokens may be given twice
   int64_t unprotected_until_ = 0;
   int64_t lost_writes_until_ = 0;
