@@ -135,6 +135,7 @@ void PendingCleanups::OnResult(const Request& request, const Result& result, bas
 
   cleanup->uncertain |= failed->may_have_executed;
   cleanup->silent = failed->may_have_executed;
+  cleanup->refused = !failed->may_have_executed && !failed->not_sent;
   const bool may_pass = failed->not_sent || absl::IsUnavailable(failed->why) ||
                         absl::IsResourceExhausted(failed->why);
   if (!may_pass) {
@@ -168,7 +169,8 @@ bool PendingCleanups::Hurry(base::Instant now) {
   bool any_in_flight = false;
   for (PendingCleanup& cleanup : cleanups_) {
     if (cleanup.settled) continue;
-    if (absl::IsUnavailable(cleanup.outcome.failure)) cleanup.due = std::min(cleanup.due, now);
+    const bool again = absl::IsUnavailable(cleanup.outcome.failure) && !cleanup.refused;
+    if (again) cleanup.due = std::min(cleanup.due, now);
     any_in_flight |= cleanup.in_flight || cleanup.due <= now;
   }
   return any_in_flight;

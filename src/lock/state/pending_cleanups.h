@@ -45,6 +45,7 @@ class PendingCleanups {
     bool tried_once = false;
     bool uncertain = false;  // an attempt went unanswered, and may have been executed
     bool silent = false;     // the latest attempt went unanswered
+    bool refused = false;    // the server refused it for now
     bool settled = false;
     uint32_t failures = 0;
   };
@@ -85,7 +86,8 @@ class PendingCleanups {
   // When Next() returns a request, if nothing happens before.
   base::Instant due() const;
   void OnResult(const Request& request, const Result& result, base::Instant now, Effects& effects);
-  // The server answers: unanswered requests become due. Returns true if any request is in flight.
+  // The server answers: what it has not refused becomes due. Returns true if any request is in
+  // flight.
   bool Hurry(base::Instant now);
   // Requests in flight may be lost: all become due at that time.
   void RepeatAll(base::Instant due);

@@ -15,6 +15,8 @@
 namespace redlatch::sim {
 namespace {
 
+constexpr int64_t kMostAsksAtOnce = 48;
+
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
 bool Renews(const std::string& sha1) {
@@ -179,6 +181,19 @@ void RedisServer::Flush() {
 
 // --- Scripts
 
+// P8: a waiter asks once in a heartbeat, more often near the head, and again after an error. A
+// server that hung executes many requests at once.
+void RedisServer::CountAsk(const std::string& grant, std::string_view terms) {
+  int64_t heartbeat_ms = 0;
+  if (sscanf(std::string(terms).c_str(), "%*u %*u %*1u %ld ", &heartbeat_ms) != 1) return;
+  Counts::Asks& asks = counts_.asks.try_emplace(grant, clock(), 0).first->second;
+  if (clock() < asks.since) asks = {.since = clock()};
+  const int64_t took_ms = (clock() - asks.since) / 1000;
+  if (++asks.count <= kMostAsksAtOnce + 4 * took_ms / std::clamp<int64_t>(heartbeat_ms, 1, 100))
+    return;
+  counts_.busy = absl::StrCat(grant, " asked ", asks.count, " times in ", took_ms, " ms");
+}
+
 void RedisServer::RunScript(Call& call, const std::string& sha1) {
   int64_t count = 0;
   if (!ParseInteger(call.Word(2), count) || count < 0 ||
@@ -188,8 +203,10 @@ void RedisServer::RunScript(Call& call, const std::string& sha1) {
   ++counts_.scripts;
   const auto keys = static_cast<size_t>(count);
   if (call.size() > 3 + keys && !Renews(sha1)) {
-    uint64_t& grant = counts_.grants[std::string(call.Word(3 + keys))];
+    const std::string id(call.Word(3 + keys));
+    uint64_t& grant = counts_.grants[id];
     grant = grant * 31 + std::hash<std::string>()(sha1 + std::string(call.Word(3)));
+    if (call.size() > 5 + keys) CountAsk(id, call.Word(5 + keys));
   }
   script_ = Script{&call.connection, false, LacksMemory()};
   LuaEngine::OfThisThread().Run(sha1, call.words.subspan(3, keys), call.words.subspan(3 + keys),

@@ -269,6 +269,12 @@ class RedisServer : private ScriptHost {
     // By grant id, a hash of the scripts that ran for it, in order. Renewals are left out, since
     // their number depends on the clock.
     std::map<std::string, uint64_t> grants;
+    struct Asks {
+      int64_t since = 0;
+      int64_t count = 0;
+    };
+    std::map<std::string, Asks> asks;  // by grant id
+    std::string busy;                  // a waiter that asked too often
     uint64_t calls_in_scripts = 0;
     // What scripts cost: the words and values of their calls, and the elements that DEL freed.
     uint64_t work = 0;
@@ -291,6 +297,7 @@ class RedisServer : private ScriptHost {
 
   void ExecuteInput(Connection& connection);
   void Run(Connection& connection, Words words, Output& out);
+  void CountAsk(const std::string& grant, std::string_view terms);
   void RunScript(Call& call, const std::string& sha1);
   void Commit();
   void Flush();

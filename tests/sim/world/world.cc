@@ -213,6 +213,10 @@ void World::CheckOften() {
   if (AllDone() || !oracle_.violation().empty()) return;
   group_->Tick();
   oracle_.CheckIdle();
+  for (const auto& host : group_->hosts()) {
+    const std::string& busy = host->redis().counts().busy;
+    if (!busy.empty()) oracle_.Violated("P8: " + busy);
+  }
   CheckChangedKeys();
   kernel_.After(20 * kMilli + random_.Between(0, 10 * kMilli), [this] { CheckOften(); });
 }

@@ -103,6 +103,19 @@ TEST_F(LockStateReleaseTest, TryIsNotRefusedByOwnOvertakenRelease) {
   EXPECT_EQ(waiter.state, State::kBusy) << "another client has it";
 }
 
+// The server is out of memory, for example.
+TEST_F(LockStateReleaseTest, TryDoesNotHurryReleaseThatServerRefuses) {
+  Release(Hold().hold);
+  for (int i = 0; i < 4; ++i) {
+    PassTo(state().next_request_at());
+    Deliver(Fetch<ReleaseRequest>(), Refusal(absl::UnavailableError("MISCONF")));
+  }
+  Waiter& waiter = Acquire({.wait_limit = WaitLimit::kNone});
+  Deliver(Fetch<AcquireRequest>(), Busy());
+  EXPECT_EQ(waiter.state, State::kBusy);
+  EXPECT_GT(state().next_request_at(), now() + absl::Milliseconds(10));
+}
+
 TEST_F(LockStateReleaseTest, ReleaseCrossesRenewal) {
   Waiter& waiter = Hold();
   Pass(kThird);
