@@ -1,7 +1,6 @@
 #include "redlatch/count_down_latch.h"
 
 #include <algorithm>
-#include <atomic>
 #include <memory>
 #include <string>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "lua/scripts.h"
 #include "redlatch/status.h"
 #include "src/api/outcomes.h"
+#include "src/base/atomic.h"
 #include "src/base/clock.h"
 #include "src/base/error_address.h"
 #include "src/base/mutex.h"
@@ -128,7 +128,7 @@ class CountDownLatch::Body : public std::enable_shared_from_this<CountDownLatch:
   const std::string name_;
   const int64_t total_;
   const absl::Duration ttl_;
-  std::atomic<bool> gone_{false};
+  base::Atomic<bool> gone_{false};
   mutable base::Mutex mu_;
   Latch latch_ ABSL_GUARDED_BY(mu_);  // without a handle before the first use
 };

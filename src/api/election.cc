@@ -1,6 +1,5 @@
 #include "redlatch/election.h"
 
-#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <utility>
@@ -8,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "lua/scripts.h"
 #include "src/api/lock_body.h"
+#include "src/base/atomic.h"
 #include "src/base/error_address.h"
 #include "src/base/random.h"
 #include "src/lock/client_core.h"
@@ -22,7 +22,7 @@ namespace redlatch {
 struct Leadership::Term {
   std::shared_ptr<internal::ClientCore> core;
   std::shared_ptr<internal::LockHandle> handle;
-  std::atomic<uint64_t> revision{1};
+  base::Atomic<uint64_t> revision{1};
 };
 
 namespace {

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "redlatch/redis_lock_base.h"
 #include "src/api/outcomes.h"
+#include "src/base/atomic.h"
 #include "src/base/mutex.h"
 #include "src/lock/lock_handle.h"
 #include "src/lock/lock_type.h"
@@ -110,9 +111,9 @@ class RedisLockBase::LockBody final : public Body {
   const internal::LibraryKind* const kind_;
   const std::shared_ptr<const LockOptions> options_;
   const RedisLockBase* object_ = nullptr;
-  std::atomic<bool> gone_{false};
+  base::Atomic<bool> gone_{false};
   base::Mutex mu_;
-  std::atomic<bool> attached_{false};
+  base::Atomic<bool> attached_{false};
   std::shared_ptr<internal::LockHandle> handle_;
   bool locks_again_ = false;  // a thread may lock without asking the server
   std::unique_ptr<const internal::LockType> owners_type_;  // null: the lock has no Owners

@@ -3,7 +3,6 @@
 #ifndef REDLATCH_SRC_API_OUTCOMES_H_
 #define REDLATCH_SRC_API_OUTCOMES_H_
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -16,6 +15,7 @@
 #include "absl/strings/numbers.h"
 #include "redlatch/lease.h"
 #include "redlatch/status.h"
+#include "src/base/atomic.h"
 #include "src/base/error_address.h"
 #include "src/lock/lock_handle.h"
 #include "src/lock/users_code.h"
@@ -77,7 +77,7 @@ internal::LockHandle::Finish FinishOf(Wrap wrap, Callback callback) {
 // What a call of a lock object or a semaphore asks for. `gone` is set when `object` is destroyed.
 inline internal::AcquireCall CallOf(const AcquireOptions& options,
                                     const std::shared_ptr<const LockOptions>& of_object,
-                                    const void* object, const std::atomic<bool>& gone) {
+                                    const void* object, const base::Atomic<bool>& gone) {
   const absl::Duration lease = options.lease.value_or(of_object->lease);
   const absl::Duration at_least = options.at_least;
   return {.terms = {.lease = lease + of_object->grace,

@@ -1,4 +1,3 @@
-#include <atomic>
 #include <utility>
 #include <vector>
 
@@ -8,6 +7,7 @@
 #include "redlatch/redisson/count_down_latch.h"
 #include "redlatch/status.h"
 #include "src/api/outcomes.h"
+#include "src/base/atomic.h"
 #include "src/base/clock.h"
 #include "src/base/error_address.h"
 #include "src/base/utf8.h"
@@ -61,7 +61,7 @@ struct CountDownLatch::Body {
 
   const std::shared_ptr<internal::ClientCore> core;
   const std::string name;
-  std::atomic<bool> gone{false};  // the object was destroyed
+  base::Atomic<bool> gone{false};  // the object was destroyed
 };
 
 absl::StatusOr<std::string> CountDownLatch::Body::Count(const std::string& how,

@@ -1,6 +1,5 @@
 #include "redlatch/semaphore.h"
 
-#include <atomic>
 #include <string>
 #include <utility>
 
@@ -9,6 +8,7 @@
 #include "lua/scripts.h"
 #include "redlatch/status.h"
 #include "src/api/outcomes.h"
+#include "src/base/atomic.h"
 #include "src/base/error_address.h"
 #include "src/base/mutex.h"
 #include "src/base/utf8.h"
@@ -124,7 +124,7 @@ class Semaphore::Body {
   const int64_t capacity_;
   internal::LockType (*const type_)();
   const std::shared_ptr<const LockOptions> options_;
-  std::atomic<bool> gone_{false};
+  base::Atomic<bool> gone_{false};
   base::Mutex mu_;
   std::shared_ptr<internal::PermitPool> permits_ ABSL_GUARDED_BY(mu_);  // null before the first use
 };

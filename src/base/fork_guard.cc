@@ -7,20 +7,21 @@
 #include <cstdlib>
 #include <new>
 
+#include "src/base/atomic.h"
 #include "src/base/random.h"
 
 namespace redlatch::base {
 namespace {
 
-std::atomic<uint64_t>* MapPage() {
+Atomic<uint64_t>* MapPage() {
   const auto size = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   void* page = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) std::abort();
-  return new (page) std::atomic<uint64_t>(0);
+  return new (page) Atomic<uint64_t>(0);
 }
 
-std::atomic<uint64_t>* Page() {
-  static std::atomic<uint64_t>* const page = [] {
+Atomic<uint64_t>* Page() {
+  static Atomic<uint64_t>* const page = [] {
     auto* made = MapPage();
     if (madvise(made, static_cast<size_t>(sysconf(_SC_PAGESIZE)), MADV_WIPEONFORK) != 0) {
       // Before Linux 4.14. This notices fork(), but not a raw clone().

@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "src/base/atomic.h"
+
 namespace redlatch::base {
 
 // Knows whether this process made the guard, or was forked from the one that did. A check costs one
@@ -18,7 +20,7 @@ class ForkGuard {
   bool InForkedChild() const { return process_->load(std::memory_order_relaxed) != made_in_; }
 
  private:
-  const std::atomic<uint64_t>* process_;  // this process's random number; 0 after a fork
+  const Atomic<uint64_t>* process_;  // this process's random number; 0 after a fork
   uint64_t made_in_;
 };
 

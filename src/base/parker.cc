@@ -5,12 +5,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "src/base/atomic.h"
 #include "src/base/wake_event.h"
 
 namespace redlatch::base {
 namespace {
 
-void FutexWait(std::atomic<uint32_t>* word, uint32_t expected, Instant deadline) {
+void FutexWait(Atomic<uint32_t>* word, uint32_t expected, Instant deadline) {
   timespec timeout;
   timespec* limit = nullptr;
   if (!deadline.is_infinite()) {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "src/base/atomic.h"
 #include "src/base/clock.h"
 
 namespace redlatch::base {
@@ -44,7 +45,7 @@ class Parker {
   static constexpr uint32_t kSleeping = ~uint32_t{0};
   static constexpr uint32_t kPolling = uint32_t{1} << 31;  // plus the descriptor
 
-  std::atomic<uint32_t> word_{kArmed};
+  Atomic<uint32_t> word_{kArmed};
 };
 
 }  // namespace redlatch::base

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "src/base/atomic.h"
 
 namespace redlatch::base {
 
@@ -60,7 +61,7 @@ class Numbers {
 
  private:
   const Key key_;
-  std::atomic<uint64_t> count_{0};
+  Atomic<uint64_t> count_{0};
 };
 
 // Returns a random duration between half of `d` and `d`.

@@ -1,11 +1,11 @@
 #include "src/base/stderr_line.h"
 
-#include <atomic>
 #include <cinttypes>
 #include <cstdint>
 #include <cstdio>
 
 #include "absl/time/time.h"
+#include "src/base/atomic.h"
 #include "src/base/clock.h"
 #include "src/base/no_cancellation.h"
 #include "src/base/utf8.h"
@@ -19,8 +19,8 @@ constexpr size_t kLongestLine = 4000;
 }  // namespace
 
 void PrintLine(const std::string& text) {
-  static std::atomic<int64_t> next{0};
-  static std::atomic<uint64_t> left_out{0};
+  static Atomic<int64_t> next{0};
+  static Atomic<uint64_t> left_out{0};
   const Instant now = Now();
   int64_t due = next.load();
   if (now.nanos() < due || !next.compare_exchange_strong(due, (now + kBetweenLines).nanos())) {

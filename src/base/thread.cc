@@ -3,9 +3,9 @@
 #include <pthread.h>
 #include <signal.h>
 
-#include <atomic>
 #include <utility>
 
+#include "src/base/atomic.h"
 #include "src/base/no_cancellation.h"
 #include "src/base/parker.h"
 
@@ -36,7 +36,7 @@ class SignalsBlocked {
 // While a thread has yet to destroy a thread_local object, the loader keeps the code in memory. The
 // destructor is not empty, so that no compiler leaves it out.
 struct KeepsLoaded {
-  std::atomic<bool> here{true};
+  Atomic<bool> here{true};
   ~KeepsLoaded() { here = false; }
 };
 

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "src/base/atomic.h"
 #include "src/base/no_cancellation.h"
 
 namespace redlatch::base {
@@ -15,7 +16,7 @@ namespace {
 // The signal of a descriptor is sent only if it has O_ASYNC. Here it is a mark, which files of the
 // program do not have.
 constexpr int kMark = 61;
-std::atomic<bool> can_mark{true};  // false: this system knows no such signal
+Atomic<bool> can_mark{true};  // false: this system knows no such signal
 
 bool IsMarked(int fd) { return !can_mark || fcntl(fd, F_GETSIG) == kMark; }
 

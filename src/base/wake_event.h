@@ -3,6 +3,8 @@
 
 #include <atomic>
 
+#include "src/base/atomic.h"
+
 namespace redlatch::base {
 
 // An eventfd, with which one thread ends the poll() of another. It uses its descriptor only if the
@@ -31,7 +33,7 @@ class WakeEvent {
   void Close();
 
  private:
-  std::atomic<int> fd_{-1};
+  Atomic<int> fd_{-1};
 };
 
 }  // namespace redlatch::base

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "absl/time/time.h"
+#include "src/base/atomic.h"
 
 namespace redlatch::base {
 
@@ -32,7 +33,7 @@ class WayToWait {
   void Decide();
 
   const Options options_;
-  std::atomic<Way> way_{kEager};
+  Atomic<Way> way_{kEager};
   double average_[2] = {0, 0};  // cost in ns, by way
   bool changing_ = true;        // the next sample belongs to both ways, and is not counted
   bool probing_ = false;

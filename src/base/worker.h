@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
+#include "src/base/atomic.h"
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
 
@@ -39,7 +40,7 @@ class Worker {
 
   const char* const name_;
   const std::function<Instant()> work_;
-  std::atomic<bool> started_{false};  // it stays set after Stop()
+  Atomic<bool> started_{false};  // it stays set after Stop()
   Mutex mu_;
   CondVar changed_;
   bool woken_ ABSL_GUARDED_BY(mu_) = true;

@@ -1,12 +1,12 @@
 #ifndef REDLATCH_SRC_LOCK_BACKGROUND_H_
 #define REDLATCH_SRC_LOCK_BACKGROUND_H_
 
-#include <atomic>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "src/base/atomic.h"
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
 #include "src/base/worker.h"
@@ -56,7 +56,7 @@ class Background {
 
   ClientCore& core_;
   const absl::Duration refresh_;
-  std::atomic<unsigned> events_{0};
+  base::Atomic<unsigned> events_{0};
   base::Instant describe_at_;  // used by the thread
   base::Mutex mu_;
   TimerHeap timers_ ABSL_GUARDED_BY(mu_);

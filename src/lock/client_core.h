@@ -23,6 +23,7 @@
 #include "redlatch/client.h"
 #include "redlatch/observer.h"
 #include "redlatch/stats.h"
+#include "src/base/atomic.h"
 #include "src/base/clock.h"
 #include "src/base/fork_guard.h"
 #include "src/base/mutex.h"
@@ -84,8 +85,8 @@ class RoundTrips {
  private:
   static constexpr size_t kKept = 8;
 
-  std::atomic<uint32_t> next_{0};
-  std::array<std::atomic<int64_t>, kKept> latest_{};
+  base::Atomic<uint32_t> next_{0};
+  std::array<base::Atomic<int64_t>, kKept> latest_{};
 };
 
 // The object behind a Client: its connections, all its lock states, and the threads that drive
@@ -285,11 +286,11 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   UnattendedRequests unattended_{*this};
   const std::shared_ptr<EventDriver> event_driver_;
   base::Numbers numbers_;
-  std::atomic<uint64_t> losses_{0};
-  std::atomic<uint64_t> reconnects_{0};
-  std::atomic<bool> silent_{false};
-  std::atomic<bool> no_native_{false};      // the server refused a native command
-  std::atomic<size_t> caching_entries_{0};  // entries that cache a grant, or did lately
+  base::Atomic<uint64_t> losses_{0};
+  base::Atomic<uint64_t> reconnects_{0};
+  base::Atomic<bool> silent_{false};
+  base::Atomic<bool> no_native_{false};      // the server refused a native command
+  base::Atomic<size_t> caching_entries_{0};  // entries that cache a grant, or did lately
   const DescriptionPace pace_;
   const redis::Command description_;
   QuorumRunner* quorum_ = nullptr;  // the server group, if it is one

@@ -1,7 +1,6 @@
 #ifndef REDLATCH_SRC_LOCK_ENTRY_H_
 #define REDLATCH_SRC_LOCK_ENTRY_H_
 
-#include <atomic>
 #include <cassert>
 #include <memory>
 #include <string>
@@ -10,6 +9,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "redlatch/stats.h"
+#include "src/base/atomic.h"
 #include "src/base/mutex.h"
 #include "src/lock/lock_type.h"
 #include "src/lock/state/lock_state.h"
@@ -45,16 +45,16 @@ struct Entry : NamedLock {  // which never changes
 
   // The grant or pending acquire of the lock state; 0 if there is none. Messages are matched to
   // entries by it.
-  std::atomic<GrantId> grant{0};
+  base::Atomic<GrantId> grant{0};
 
   // A grant that another client wants; 0 if there is none. The next thread that feeds the lock
   // state passes the recall on: threads that use a cached lock all the time could delay the
   // subscriber's thread.
-  std::atomic<GrantId> recalled{0};
-  std::atomic<bool> tried{false};  // the other client does not wait
+  base::Atomic<GrantId> recalled{0};
+  base::Atomic<bool> tried{false};  // the other client does not wait
 
-  std::atomic<int> objects{0};     // lock objects
-  std::atomic<int> references{0};  // handles, and threads that use the entry
+  base::Atomic<int> objects{0};     // lock objects
+  base::Atomic<int> references{0};  // handles, and threads that use the entry
 
   Timer request_timer{*this};  // of the background
   Timer expiry_timer{*this};   // of the loss notifier

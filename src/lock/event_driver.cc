@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
+#include "src/base/atomic.h"
 #include "src/base/status.h"
 #include "src/base/thread.h"
 #include "src/lock/client_core.h"
@@ -61,7 +62,7 @@ bool EventDriver::Ready() {
 void EventDriver::Begin(std::unique_ptr<EventTask>&& task, std::string_view key) {
   EventTask* const its = task.get();
   its->in_flight_ = in_flight_.Of(core_.is_cluster() ? core_.server(key) : "",
-                                  [] { return std::make_shared<std::atomic<size_t>>(0); });
+                                  [] { return std::make_shared<base::Atomic<size_t>>(0); });
   its->events_ = EventTask::kBegun;
   its->queued_ = true;
   // The driver learns of the task only after this, so that it can also be stopped while it is held

@@ -1,7 +1,6 @@
 #ifndef REDLATCH_SRC_LOCK_EVENT_DRIVER_H_
 #define REDLATCH_SRC_LOCK_EVENT_DRIVER_H_
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -20,6 +19,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "src/base/atomic.h"
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
 #include "src/base/wake_event.h"
@@ -76,7 +76,7 @@ class EventTask {
   bool held_back_ = false;
   std::list<EventTask*>::iterator held_at_;  // if it is held back
   std::optional<std::stop_callback<std::function<void()>>> on_stop_;
-  std::shared_ptr<std::atomic<size_t>> in_flight_;  // at its server
+  std::shared_ptr<base::Atomic<size_t>> in_flight_;  // at its server
 };
 
 // A request in flight for a task. It may outlive the task.
@@ -92,7 +92,7 @@ struct EventReply {
 
   const std::shared_ptr<EventDriver> driver;
   RequestInFlight posted;  // has a result if another thread ran the request
-  std::shared_ptr<std::atomic<size_t>> count_in_flight;  // includes this one until it arrives
+  std::shared_ptr<base::Atomic<size_t>> count_in_flight;  // includes this one until it arrives
 
  private:
   EventTask* task_;  // guarded by the driver's mutex, as is `arrived_`
@@ -210,9 +210,9 @@ class EventDriver : public std::enable_shared_from_this<EventDriver> {
   bool settling_ ABSL_GUARDED_BY(mu_) = false;  // Stop() waits for the releases
   bool ended_ ABSL_GUARDED_BY(mu_) = false;     // the thread has ended
   base::WakeEvent wake_ ABSL_GUARDED_BY(mu_);
-  std::atomic<std::thread::id> thread_id_{};
-  std::atomic<size_t> in_flight_count_{0};  // scripts in flight
-  WeakMap<std::atomic<size_t>> in_flight_;  // by server
+  base::Atomic<std::thread::id> thread_id_{};
+  base::Atomic<size_t> in_flight_count_{0};  // scripts in flight
+  WeakMap<base::Atomic<size_t>> in_flight_;  // by server
 
   // Used only by the thread that takes a turn at tasks.
   std::vector<std::pair<EventTask*, unsigned>> turn_;

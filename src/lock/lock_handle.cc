@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "src/base/atomic.h"
 #include "src/base/error_address.h"
 #include "src/base/parker.h"
 #include "src/base/status.h"
@@ -180,7 +181,7 @@ absl::Status LockHandle::CheckTerms(const AcquireCall& call) const {
 }
 
 uint64_t NextThreadNumber() {
-  static std::atomic<uint64_t> last{0};
+  static base::Atomic<uint64_t> last{0};
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
@@ -432,7 +433,7 @@ absl::Status LockHandle::RunAll(const LuaScript& script, std::string arg,
 
 absl::StatusOr<std::string> LockHandle::RunUntilAnswered(ScriptOperation::Call call,
                                                          const std::stop_token& stop,
-                                                         const std::atomic<bool>* gone) {
+                                                         const base::Atomic<bool>* gone) {
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
   ScriptOperation operation(std::move(call));
   ThreadDriver(*core_, entry_, stop, gone).Drive(operation);

@@ -1,7 +1,6 @@
 #ifndef REDLATCH_SRC_LOCK_LOCK_HANDLE_H_
 #define REDLATCH_SRC_LOCK_LOCK_HANDLE_H_
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -19,6 +18,7 @@
 #include "redlatch/fencing_token.h"
 #include "redlatch/lock_info.h"
 #include "redlatch/lock_options.h"
+#include "src/base/atomic.h"
 #include "src/base/clock.h"
 #include "src/base/parker.h"
 #include "src/lock/client_core.h"
@@ -172,7 +172,7 @@ class LockHandle : public HoldOwner {
   // the lock object is destroyed.
   absl::StatusOr<std::string> RunUntilAnswered(ScriptOperation::Call call,
                                                const std::stop_token& stop = {},
-                                               const std::atomic<bool>* gone = nullptr);
+                                               const base::Atomic<bool>* gone = nullptr);
   // The same without a thread; see ScriptTask. EventDriver::StopObject() ends it.
   void RunUntilAnsweredAsync(ScriptOperation::Call call, const void* object, std::stop_token stop,
                              absl::AnyInvocable<void(absl::StatusOr<std::string>) &&> then);

@@ -1,7 +1,6 @@
 #ifndef REDLATCH_SRC_LOCK_SCRIPT_BATCH_H_
 #define REDLATCH_SRC_LOCK_SCRIPT_BATCH_H_
 
-#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -14,6 +13,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "src/base/acks.h"
+#include "src/base/atomic.h"
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
 #include "src/base/worker.h"
@@ -84,8 +84,8 @@ class ScriptBatch {
   void Finish(Job& job, Result result);
 
   ClientCore& core_;
-  std::atomic<bool> stopping_{false};
-  std::atomic<int64_t> end_by_{base::Instant::Infinite().nanos()};
+  base::Atomic<bool> stopping_{false};
+  base::Atomic<int64_t> end_by_{base::Instant::Infinite().nanos()};
   base::Mutex mu_;
   std::map<std::string, Queue> queues_ ABSL_GUARDED_BY(mu_);  // by kind and server
 };

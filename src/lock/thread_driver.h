@@ -1,12 +1,12 @@
 #ifndef REDLATCH_SRC_LOCK_THREAD_DRIVER_H_
 #define REDLATCH_SRC_LOCK_THREAD_DRIVER_H_
 
-#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <stop_token>
 #include <utility>
 
+#include "src/base/atomic.h"
 #include "src/base/clock.h"
 #include "src/base/parker.h"
 #include "src/lock/client_core.h"
@@ -21,7 +21,7 @@ class ThreadDriver final : public Waker {
  public:
   // `gone`: set when the lock object is destroyed, or null.
   ThreadDriver(ClientCore& core, Entry& entry, std::stop_token stop = {},
-               const std::atomic<bool>* gone = nullptr)
+               const base::Atomic<bool>* gone = nullptr)
       : core_(core), entry_(entry), stop_(std::move(stop)), gone_(gone) {}
   ThreadDriver(const ThreadDriver&) = delete;
   ThreadDriver& operator=(const ThreadDriver&) = delete;
@@ -49,7 +49,7 @@ class ThreadDriver final : public Waker {
   ClientCore& core_;
   Entry& entry_;
   const std::stop_token stop_;
-  const std::atomic<bool>* const gone_;
+  const base::Atomic<bool>* const gone_;
   base::Parker parker_;
 };
 

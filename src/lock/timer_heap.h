@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/base/atomic.h"
 #include "src/base/clock.h"
 
 namespace redlatch::internal {
@@ -25,7 +26,7 @@ struct Timer {
   }
 
   Entry& entry;
-  std::atomic<int64_t> at{base::Instant::Infinite().nanos()};
+  base::Atomic<int64_t> at{base::Instant::Infinite().nanos()};
   size_t index = kNowhere;
 
   static constexpr size_t kNowhere = ~size_t{0};

@@ -1,7 +1,6 @@
 #ifndef REDLATCH_SRC_LOCK_UNATTENDED_REQUESTS_H_
 #define REDLATCH_SRC_LOCK_UNATTENDED_REQUESTS_H_
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -10,6 +9,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
+#include "src/base/atomic.h"
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
 #include "src/lock/entry.h"
@@ -71,13 +71,13 @@ class UnattendedRequests {
 
   // Requests in flight of this batch and the previous one. A batch ends when the previous one is
   // answered completely. So a server that hangs is noticed even if others answer.
-  std::atomic<size_t> in_flight_[2] = {};
-  std::atomic<size_t> batch_{0};
-  std::atomic<uint64_t> sent_{0};  // in total
-  std::atomic<uint64_t> answered_{0};
-  std::atomic<bool> closed_{false};
+  base::Atomic<size_t> in_flight_[2] = {};
+  base::Atomic<size_t> batch_{0};
+  base::Atomic<uint64_t> sent_{0};  // in total
+  base::Atomic<uint64_t> answered_{0};
+  base::Atomic<bool> closed_{false};
   // When to read next. Infinite() if nothing was sent for a while.
-  std::atomic<int64_t> read_at_{base::Instant::Infinite().nanos()};
+  base::Atomic<int64_t> read_at_{base::Instant::Infinite().nanos()};
   // Used by the background only: the totals at the last read.
   uint64_t sent_before_ = 0;
   uint64_t answered_before_ = 0;

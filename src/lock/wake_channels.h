@@ -12,6 +12,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "src/base/atomic.h"
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
 #include "src/lock/entry.h"
@@ -36,7 +37,7 @@ struct ChannelListener {
 };
 
 struct WakeChannel {
-  std::atomic<bool> live{false};
+  base::Atomic<bool> live{false};
   int losses = 0;    // of the subscription; one asked for before the last loss is not live
   int64_t free = 0;  // how many permits the last message let the listeners ask for
   std::map<uint64_t, ChannelListener> listeners = {};

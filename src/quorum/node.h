@@ -1,7 +1,6 @@
 #ifndef REDLATCH_SRC_QUORUM_NODE_H_
 #define REDLATCH_SRC_QUORUM_NODE_H_
 
-#include <atomic>
 #include <deque>
 #include <functional>
 #include <list>
@@ -15,6 +14,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "src/base/atomic.h"
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
 #include "src/base/worker.h"
@@ -102,7 +102,7 @@ class Node {
     const std::string key;
     const std::string channel;  // the part of its name that the key decides
     absl::Status outcome;       // once it is over
-    std::atomic<bool> over{false};
+    base::Atomic<bool> over{false};
   };
   std::shared_ptr<const Subscription> Subscribe(std::string_view key);
   // The warnings of the server when the connection was made.
@@ -166,8 +166,8 @@ class Node {
   base::Instant read_at_ ABSL_GUARDED_BY(mu_) = base::Instant::Infinite();
   std::vector<std::string> warnings_ ABSL_GUARDED_BY(mu_);
 
-  std::atomic<int> in_flight_{0};   // calls
-  std::atomic<bool> reads_{false};  // the thread reads replies at `read_at_`
+  base::Atomic<int> in_flight_{0};   // calls
+  base::Atomic<bool> reads_{false};  // the thread reads replies at `read_at_`
   base::Worker worker_{"redlatch-node", [this] { return TakeTurn(); }};
 };
 

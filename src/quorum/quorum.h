@@ -2,7 +2,6 @@
 #define REDLATCH_SRC_QUORUM_QUORUM_H_
 
 #include <algorithm>
-#include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -21,6 +20,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
 #include "absl/time/time.h"
+#include "src/base/atomic.h"
 #include "src/base/clock.h"
 #include "src/base/fork_guard.h"
 #include "src/base/mutex.h"
@@ -418,12 +418,12 @@ class Quorum final : public internal::QuorumRunner {
   const base::ForkGuard fork_guard_;
   bool alike_ = options_.restart_delay == absl::ZeroDuration();  // all nodes are sent the same text
   std::vector<std::string> servers_;                             // of the nodes, for messages
-  std::atomic<bool> stopped_{false};
-  std::atomic<bool> reconnected_{false};  // since Realign()
+  base::Atomic<bool> stopped_{false};
+  base::Atomic<bool> reconnected_{false};  // since Realign()
   const std::shared_ptr<GrantTable> grants_ = std::make_shared<GrantTable>();
   TokenClock clock_;
-  std::atomic<uint64_t> late_{0};  // requests that were not decided in time
-  std::atomic<size_t> posted_{0};  // releases that are not decided yet
+  base::Atomic<uint64_t> late_{0};  // requests that were not decided in time
+  base::Atomic<size_t> posted_{0};  // releases that are not decided yet
   base::Mutex mu_;
   base::CondVar subscribed_;  // an attempt of a node to subscribe is over
   Nodes nodes_;               // their threads use all of this object

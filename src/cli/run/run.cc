@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
@@ -38,6 +37,7 @@
 #include "redlatch/semaphore.h"
 #include "redlatch/simple_lock.h"
 #include "redlatch/status.h"
+#include "src/base/atomic.h"
 #include "src/base/random.h"
 #include "src/base/unique_fd.h"
 #include "src/base/wake_event.h"
@@ -729,8 +729,8 @@ class RunAttempt {
   std::string holders_;  // "held by ...", if the lock is busy; empty: unknown
   absl::StatusOr<RunHold> result_ = absl::UnknownError("");
   std::stop_source stop_;
-  std::atomic<Phase> phase_ = Phase::kConnecting;
-  std::atomic<bool> done_ = false;
+  base::Atomic<Phase> phase_ = Phase::kConnecting;
+  base::Atomic<bool> done_ = false;
   int called_off_ = 0;  // the signal of CallOff()
   std::jthread thread_;
 };
@@ -759,11 +759,11 @@ constexpr pid_t kReaped = -1;  // another process may have its number by now
 struct Watch {
   // When the command must be gone: the lease's end as this client counts it, which is before the
   // server gives the lock to another. Renewals move it.
-  std::atomic<base::Instant> deadline{base::Instant::Infinite()};
-  std::atomic<pid_t> command{0};   // 0: not started; or kReaped
-  std::atomic<bool> ended{false};  // the command has ended, and the lock was not lost before
+  base::Atomic<base::Instant> deadline{base::Instant::Infinite()};
+  base::Atomic<pid_t> command{0};   // 0: not started; or kReaped
+  base::Atomic<bool> ended{false};  // the command has ended, and the lock was not lost before
 };
-static_assert(std::atomic<base::Instant>::is_always_lock_free);
+static_assert(base::Atomic<base::Instant>::is_always_lock_free);
 
 // A message from the front to the keeper.
 struct Forwarded {
@@ -812,7 +812,7 @@ class Notices : public Observer {
   }
 
   base::WakeEvent event_;
-  std::atomic<bool> loss_told_ = false;
+  base::Atomic<bool> loss_told_ = false;
   mutable std::mutex mutex_;
   std::string why_;
 };

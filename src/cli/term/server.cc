@@ -1,12 +1,12 @@
 #include "src/cli/term/server.h"
 
-#include <atomic>
 #include <thread>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "src/base/atomic.h"
 #include "src/base/parker.h"
 #include "src/cli/term/output.h"
 #include "src/lock/description.h"
@@ -104,11 +104,11 @@ std::vector<ClusterLine> ReadClusterNodes(const std::string& text) {
 }
 
 void ForEach(size_t count, size_t at_once, const std::function<void(size_t i)>& work) {
-  std::atomic<size_t> next = 0;
+  base::Atomic<size_t> next = 0;
   std::vector<std::jthread> threads;
   for (size_t i = 0; i < std::min(count, at_once); ++i) {
     threads.emplace_back([&] {
-      for (size_t mine = next++; mine < count; mine = next++) work(mine);
+      for (size_t mine; (mine = next.fetch_add(1)) < count;) work(mine);
     });
   }
 }

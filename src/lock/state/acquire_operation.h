@@ -1,7 +1,6 @@
 #ifndef REDLATCH_SRC_LOCK_STATE_ACQUIRE_OPERATION_H_
 #define REDLATCH_SRC_LOCK_STATE_ACQUIRE_OPERATION_H_
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -11,6 +10,7 @@
 #include "absl/time/time.h"
 #include "redlatch/fencing_token.h"
 #include "redlatch/lock_options.h"
+#include "src/base/atomic.h"
 #include "src/base/clock.h"
 #include "src/base/random.h"
 #include "src/lock/state/operation.h"
@@ -35,7 +35,7 @@ struct AcquireCall {
   std::shared_ptr<const LockOptions> options;
   const void* object = nullptr;  // the lock object, or null
   // Set when the lock object is gone; null if there is none.
-  const std::atomic<bool>* gone = nullptr;
+  const base::Atomic<bool>* gone = nullptr;
   FencingToken write_token;  // as in Waiter
   GrantId write_grant = 0;   // of a reader: the write grant that its thread also has
 };

@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "redlatch/fencing_token.h"
+#include "src/base/atomic.h"
 #include "src/base/clock.h"
 #include "src/base/fork_guard.h"
 #include "src/base/mutex.h"
@@ -69,9 +70,9 @@ class HoldState {
   Listeners& ListenersOf(Signal signal) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const base::ForkGuard fork_guard_;
-  std::atomic<int64_t> deadline_;
+  base::Atomic<int64_t> deadline_;
   base::Mutex mu_;
-  std::atomic<int16_t> acked_by_{0};
+  base::Atomic<int16_t> acked_by_{0};
   bool is_lost_ ABSL_GUARDED_BY(mu_) = false;
   bool is_told_ ABSL_GUARDED_BY(mu_) = false;
   bool is_wanted_ ABSL_GUARDED_BY(mu_) = false;

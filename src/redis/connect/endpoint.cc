@@ -4,7 +4,6 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include <atomic>
 #include <cstddef>
 #include <cstring>
 #include <map>
@@ -13,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "src/base/atomic.h"
 #include "src/base/fork_guard.h"
 #include "src/base/mutex.h"
 #include "src/base/status.h"
@@ -65,7 +65,7 @@ struct Lookup {
 class Lookups {
  public:
   static Lookups& Here() {
-    static std::atomic<Lookups*> here{nullptr};
+    static base::Atomic<Lookups*> here{nullptr};
     Lookups* known = here.load();
     if (known != nullptr && !known->fork_guard_.InForkedChild()) return *known;
     auto* const fresh = new Lookups;  // a forked child has none of the threads

@@ -2,7 +2,6 @@
 #define REDLATCH_SRC_REDIS_LINK_SCRIPT_RUNNER_H_
 
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -18,6 +17,7 @@
 #include "absl/types/span.h"
 #include "redlatch/lua_script.h"
 #include "src/base/acks.h"
+#include "src/base/atomic.h"
 #include "src/base/clock.h"
 #include "src/base/fork_guard.h"
 #include "src/base/mutex.h"
@@ -136,8 +136,8 @@ class ScriptServer {
   SharedConnection* const commands_;
   AckedConnection* const acked_;
   // The known scripts by the addresses of their SHA-1s, over the connection of that number.
-  std::array<std::atomic<const char*>, 8> known_{};
-  std::atomic<uint64_t> known_over_{0};
+  std::array<base::Atomic<const char*>, 8> known_{};
+  base::Atomic<uint64_t> known_over_{0};
 };
 using ScriptServerPtr = std::shared_ptr<ScriptServer>;
 

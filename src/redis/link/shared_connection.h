@@ -20,6 +20,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "src/base/atomic.h"
 #include "src/base/clock.h"
 #include "src/base/fork_guard.h"
 #include "src/base/mutex.h"
@@ -162,7 +163,7 @@ class SpinPolicy {
   double callers_per_read() const { return callers_per_read_.load(std::memory_order_relaxed); }
 
   const absl::Duration length_;
-  std::atomic<double> callers_per_read_{1};  // smoothed
+  base::Atomic<double> callers_per_read_{1};  // smoothed
   base::WayToWait alone_{base::WayToWait::Options{.probe = 8, .interval = 64, .weight = 1.0 / 16}};
   base::WayToWait many_{base::WayToWait::Options{.probe = 3, .interval = 16, .weight = 1.0 / 4}};
   absl::Duration in_vain_;  // of the present leader
@@ -345,9 +346,9 @@ class SharedConnection {
   InFlight* leader_ ABSL_GUARDED_BY(mu_) = nullptr;
   bool leader_sleeps_ ABSL_GUARDED_BY(mu_) = false;  // in poll, on the connection
   Pipeline pipeline_ ABSL_GUARDED_BY(mu_);
-  std::atomic<bool> has_unsent_{false};  // in `pipeline_`; for the leader that spins
-  std::atomic<uint64_t> made_{0};        // connections
-  std::atomic<size_t> pending_done_{0};  // calls of `done` still to come
+  base::Atomic<bool> has_unsent_{false};  // in `pipeline_`; for the leader that spins
+  base::Atomic<uint64_t> made_{0};        // connections
+  base::Atomic<size_t> pending_done_{0};  // calls of `done` still to come
 
   bool writing_ ABSL_GUARDED_BY(mu_) = false;       // a thread is in Write(), without `mu_`
   bool writers_held_ ABSL_GUARDED_BY(mu_) = false;  // by the leader: no other thread may write
@@ -367,7 +368,7 @@ class SharedConnection {
   ReconnectBackoff reconnect_ ABSL_GUARDED_BY(mu_);
   absl::Status last_failure_ ABSL_GUARDED_BY(mu_);
   ServerInfo info_ ABSL_GUARDED_BY(mu_);
-  std::atomic<ConditionalDelete> conditional_delete_{ConditionalDelete::kNone};  // as `info_` says
+  base::Atomic<ConditionalDelete> conditional_delete_{ConditionalDelete::kNone};  // as `info_` says
   Stats stats_ ABSL_GUARDED_BY(mu_);
 
   SpinPolicy spin_;

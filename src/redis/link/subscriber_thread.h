@@ -3,12 +3,12 @@
 
 #include <poll.h>
 
-#include <atomic>
 #include <cstdint>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "src/base/atomic.h"
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
 #include "src/base/wake_event.h"
@@ -61,7 +61,7 @@ class SubscriberThread {
   bool Sleep();
 
   base::WakeEvent wake_;  // opened before the thread starts
-  std::atomic<bool> stopping_{false};
+  base::Atomic<bool> stopping_{false};
   // The thread's own.
   std::vector<Place> places_;
   std::vector<pollfd> fds_;

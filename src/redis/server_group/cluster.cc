@@ -20,6 +20,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "src/base/atomic.h"
 #include "src/base/random.h"
 #include "src/base/status.h"
 #include "src/base/worker.h"
@@ -69,8 +70,8 @@ constexpr absl::Duration kLongestPause = absl::Milliseconds(50);
 struct ClusterNode {
   const HostAndPort where;
   std::unique_ptr<SingleServer> server;
-  std::atomic<bool> retired{false};          // it has left the cluster
-  std::atomic<ClusterNode*> older{nullptr};  // the node that was made before it
+  base::Atomic<bool> retired{false};          // it has left the cluster
+  base::Atomic<ClusterNode*> older{nullptr};  // the node that was made before it
 };
 
 // The map from slots to nodes, as far as it is known, and the thread that refreshes it on request.
@@ -373,7 +374,7 @@ class ClusterMap {
     for (const auto& node : dead) node->server->Stop();
     const base::MutexLock lock(mu_);
     for (const auto& node : dead) {
-      std::atomic<ClusterNode*>* link = &latest_;
+      base::Atomic<ClusterNode*>* link = &latest_;
       while (link->load() != node.get()) link = &link->load()->older;
       link->store(node->older);
     }
@@ -383,7 +384,7 @@ class ClusterMap {
   const std::string name_;
   const Hooks hooks_;
   // The list of all open nodes. It has no lock, for the sake of a forked child.
-  std::atomic<ClusterNode*> latest_{nullptr};
+  base::Atomic<ClusterNode*> latest_{nullptr};
 
   mutable base::Mutex mu_;
   base::CondVar found_;  // wakes callers that wait for a refresh

@@ -1,7 +1,6 @@
 #ifndef REDLATCH_SRC_REDIS_SERVER_GROUP_CLUSTER_H_
 #define REDLATCH_SRC_REDIS_SERVER_GROUP_CLUSTER_H_
 
-#include <atomic>
 #include <bitset>
 #include <functional>
 #include <memory>
@@ -17,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "redlatch/lua_script.h"
+#include "src/base/atomic.h"
 #include "src/base/clock.h"
 #include "src/base/fork_guard.h"
 #include "src/base/mutex.h"
@@ -117,8 +117,8 @@ class Cluster final : public ServerGroup, private ScriptRouter {
   const base::ForkGuard fork_guard_;
   const std::shared_ptr<SubscriberThread> subscriber_thread_ = std::make_shared<SubscriberThread>();
   const ScriptRunner runner_;
-  std::atomic<bool> stopped_{false};
-  std::atomic<bool> view_whole_{false};  // the map is as a node gave it
+  base::Atomic<bool> stopped_{false};
+  base::Atomic<bool> view_whole_{false};  // the map is as a node gave it
 
   mutable base::Mutex mu_;
   // The node at which the slot's channel is subscribed, if it is.

@@ -1,7 +1,6 @@
 #ifndef REDLATCH_SRC_REDIS_SERVER_GROUP_SERVER_GROUP_H_
 #define REDLATCH_SRC_REDIS_SERVER_GROUP_SERVER_GROUP_H_
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -14,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "src/base/acks.h"
+#include "src/base/atomic.h"
 #include "src/base/clock.h"
 #include "src/base/parker.h"
 #include "src/redis/link/script_runner.h"
@@ -179,8 +179,8 @@ class ServerGroup {
 
  private:
   const ScriptRunner* const runner_;
-  const bool sharded_;                 // a cluster: keys and channels lie in slots
-  std::atomic<int64_t> epoch_due_{0};  // when a script must ask for the epoch, in ns
+  const bool sharded_;                  // a cluster: keys and channels lie in slots
+  base::Atomic<int64_t> epoch_due_{0};  // when a script must ask for the epoch, in ns
 };
 
 }  // namespace redlatch::redis

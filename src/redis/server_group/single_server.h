@@ -1,7 +1,6 @@
 #ifndef REDLATCH_SRC_REDIS_SERVER_GROUP_SINGLE_SERVER_H_
 #define REDLATCH_SRC_REDIS_SERVER_GROUP_SINGLE_SERVER_H_
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -12,6 +11,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
+#include "src/base/atomic.h"
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
 #include "src/base/random.h"
@@ -144,10 +144,10 @@ class SingleServer final : public ServerGroup {
   const std::string channel_;
   const Events events_;
   const Membership node_;
-  std::atomic<bool> subscribed_{false};  // to its own channel
-  std::atomic<bool> stopped_{false};
+  base::Atomic<bool> subscribed_{false};  // to its own channel
+  base::Atomic<bool> stopped_{false};
   // A connection is new: the next waiter that is queued asks if messages arrive.
-  std::atomic<bool> ask_{true};
+  base::Atomic<bool> ask_{true};
   base::Mutex check_mu_;
   SubscriptionCheck check_ ABSL_GUARDED_BY(check_mu_);
   base::Instant pinged_ ABSL_GUARDED_BY(check_mu_);
@@ -160,7 +160,7 @@ class SingleServer final : public ServerGroup {
   // Learns from one of the sentinels, whichever answers, that the primary has moved. Its thread
   // uses all of this object, too.
   std::unique_ptr<Subscriber> watch_;
-  std::atomic<bool> watches_{false};
+  base::Atomic<bool> watches_{false};
 };
 
 }  // namespace redlatch::redis

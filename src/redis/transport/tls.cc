@@ -28,6 +28,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "src/base/atomic.h"
 #include "src/base/fork_guard.h"
 #include "src/base/no_cancellation.h"
 
@@ -575,8 +576,8 @@ class TlsTransport final : public Transport {
   Below below_;
   TlsPeer peer_;
   UniqueSsl ssl_;
-  std::atomic<bool> taken_in_{false};  // OpenSSL has bytes that Read() has not returned
-  std::atomic<bool> ended_{false};
+  base::Atomic<bool> taken_in_{false};  // OpenSSL has bytes that Read() has not returned
+  base::Atomic<bool> ended_{false};
   IoResult end_ = {.kind = IoResult::Kind::kClosed};
   std::string why_;
 };

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "src/base/atomic.h"
 #include "tests/sim/os/objects.h"
 
 namespace redlatch::sim {
@@ -17,10 +18,16 @@ Kernel* Kernel::current_ = nullptr;
 Kernel::Kernel(Options options) : options_(options), random_(options.random) {
   __libc_single_threaded = 0;  // otherwise libstdc++ leaves out synchronisation
   current_ = this;
+  base::interrupt = [] {
+    // The world itself reads variables of a process in WithClockOf().
+    if (Fibre::Current() == nullptr || current_->clock_of_ != nullptr) return;
+    current_->Preempt(4 * current_->options_.preempt_one_in);
+  };
 }
 
 Kernel::~Kernel() {
   descriptors_.clear();
+  base::interrupt = nullptr;
   current_ = nullptr;
 }
 
@@ -147,8 +154,8 @@ void Kernel::Stall(int64_t length) {
   while (now_ < until) Block(until);
 }
 
-void Kernel::Preempt() {
-  if (!random_.OneIn(options_.preempt_one_in)) return;
+void Kernel::Preempt(uint64_t one_in) {
+  if (!random_.OneIn(one_in)) return;
   const bool stalls = options_.longest_stall > 0 && Fibre::Current() != nullptr && random_.OneIn(4);
   stalls ? Stall(random_.Between(0, options_.longest_stall)) : Yield();
 }

@@ -59,7 +59,8 @@ class Kernel {
  public:
   struct Options {
     Random random = Random(1);
-    // another fibre may run after each of that many system calls; 0: never
+    // another fibre may run after each of that many system calls, or four times as many uses of
+    // atomic variables; 0: never
     uint64_t preempt_one_in = 0;
     // for how long a fibre may then stand still
     int64_t longest_stall = 0;
@@ -126,8 +127,9 @@ class Kernel {
   void Yield();
   // The current fibre computes, or has no processor, for that long.
   void Stall(int64_t length);
-  // Sometimes lets other fibres run.
-  void Preempt();
+  // Lets other fibres run, once in that many times.
+  void Preempt(uint64_t one_in);
+  void Preempt() { Preempt(options_.preempt_one_in); }
   // A system call takes a moment, and another fibre may run after it.
   void SystemCall();
   void Tick(int64_t nanos) { now_ += nanos; }
