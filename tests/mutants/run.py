@@ -44,7 +44,8 @@ ROOMS = {
     'scripts': 'Scripts of simple and reentrant locks, and what all kinds share',
     'kinds': 'Scripts of read-write locks, semaphores, latches and multi-locks',
     'state': 'Decisions inside a client', 'runtime': 'Threads, timers, background work, the API',
-    'connection': 'Connections, subscriptions, finding the server', 'quorum': 'Quorum'}
+    'connection': 'Connections, subscriptions, finding the server', 'quorum': 'Quorum',
+    'fresh': 'Fresh faults'}
 JOBS = os.environ.get('REDLATCH_JOBS', str(os.cpu_count()))
 
 
