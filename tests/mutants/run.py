@@ -45,7 +45,8 @@ ROOMS = {
     'kinds': 'Scripts of read-write locks, semaphores, latches and multi-locks',
     'state': 'Decisions inside a client', 'runtime': 'Threads, timers, background work, the API',
     'connection': 'Connections, subscriptions, finding the server', 'quorum': 'Quorum',
-    'fresh': 'Fresh faults'}
+    'fresh': 'Fresh faults',
+    'survivors': 'Kinds that survived before'}
 JOBS = os.environ.get('REDLATCH_JOBS', str(os.cpu_count()))
 
 
