@@ -1,19 +1,25 @@
 #!/usr/bin/env python3
-"""Plants faults in a copy of the sources, one at a time, and tells which test finds each.
+"""Plants faults in a copy of the sources, one at a time. Tells which seed of the simulator and which test finds each.
 
-  run.py [NAME...]       those mutants; all, if none is named. Other rows of the page are kept
-  run.py --stale         those that were not run or not found, or by a test that is gone
-  run.py --list          the names; fails if one does not apply to the sources any more
-  run.py --build         only sees whether each compiles
-  --seeds N              how many seeds the simulator may try for each (default 1500)
+  run.py                 those whose row of the page is not current
+  run.py NAME...         those mutants, anew; the name of a file stands for its mutants that are not current
+  --again                all of them anew
+  --stale                anew those that were not run or not found, or by a test that is gone
+  --list                 the names; fails if one does not apply to the sources any more
+  --build                only sees whether each compiles
+  --sim-only             leaves the unit tests out
+  --seeds N              how many seeds the simulator may try for each (default 5000)
+  --jobs N               how many of them at a time (default: one for each processor)
 
-The copy is in build/mutants/tree, its build beside it. The results are in docs/mutants.md alone,
-which is rewritten after each mutant.
+First the simulator tries 300 seeds, then the unit tests run, and then the simulator tries the other seeds, unless one
+has failed. The results are in docs/mutants.md alone, which is rewritten after each step, so a run that was stopped
+goes on where it was. A figure is current if the commit that it names has this fault and the present src/, include/ and
+lua/, and no uncommitted changes (a plus sign). Seeds that fail with the unchanged sources are ignored.
 
 A file of mutants:
 
   # a comment
-  mutant name-that-says-the-fault       or: mutant name in cluster, sentinel
+  mutant name-that-says-the-fault
   path/of/a/source
   - text to be replaced, which occurs once in that file; of several lines each has a "- "
   + its replacement
@@ -22,24 +28,22 @@ A file of mutants:
   path/of/another/source
   ...
 
-Behind `in` stand the server groups with which the simulator looks for it; else it is a single
-server, and a quorum for what is in quorum.txt. Scripts are not compiled: the simulator's Redis
-runs the changed text in place of the one that was embedded.
+Scripts are not compiled: the simulator's Redis runs the changed text in place of the embedded one.
 """
-import argparse, functools, hashlib, os, re, resource, shutil, signal, subprocess, sys, time
+import argparse, contextlib, functools, hashlib, json, os, re, shutil, signal, subprocess, sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 WORK = ROOT / 'build/mutants'
-TREE, BUILD, SCRIPTS = WORK / 'tree', WORK / 'build', WORK / 'scripts'
+TREE, BUILD, SIM, SCRIPTS = WORK / 'tree', WORK / 'build', WORK / 'sim', WORK / 'scripts'
+UNCHANGED = WORK / 'unchanged.json'
 PAGE = ROOT / 'docs/mutants.md'
-NOT_FOUND = '**not found**'
 UNIT_PROGRAMS = {'scripts': ['tests/sim_tests'], 'sources': ['tests/state_tests', 'tests/unit_tests']}
 # They compare the simulator's Redis with real ones; and scripts with parts of the embedded texts.
 EXCEPT = 'RealServer.*:FastPath.*'
 SIMULATOR = 'tests/sim/redlatch-sim'
-SHARES = {'quorum': 4}  # of the seeds: a run of a quorum takes so many times as long
+FIRST_SEEDS = 300
 ROOMS = {
     'scripts': 'Scripts of simple and reentrant locks, and what all kinds share',
     'kinds': 'Scripts of read-write locks, semaphores, latches and multi-locks',
@@ -55,9 +59,8 @@ def die(text):
 
 
 class Mutant:
-    def __init__(self, name, room, groups):
+    def __init__(self, name, room):
         self.name, self.room = name, room
-        self.groups = groups or (['quorum'] if room == 'quorum' else ['single'])
         self.changes = []  # [path, old, new]
 
     def texts(self):
@@ -71,35 +74,39 @@ class Mutant:
         return texts
 
 
-def read_mutants():
-    mutants = []
+def git(*words):
+    done = subprocess.run(['git', *words], cwd=ROOT, capture_output=True, text=True)
+    return done.stdout if done.returncode == 0 else None
+
+
+@functools.cache
+def read_mutants(commit=None):
+    """The mutants, or those of a commit, by name."""
+    mutants = {}
     for room in ROOMS:
         path, last = None, None
-        for line in (HERE / f'{room}.txt').read_text().splitlines():
+        file = HERE / f'{room}.txt'
+        text = git('show', f'{commit}:{file.relative_to(ROOT)}') or '' if commit else file.read_text()
+        for line in text.splitlines():
             if not line.strip() or line.startswith('#'):
                 last = None
             elif line.startswith('mutant '):
-                name, _, groups = line[7:].partition(' in ')
-                mutants.append(Mutant(name.strip(), room, re.findall(r'\w+', groups)))
+                mutant = Mutant(line[7:].strip(), room)
+                if mutant.name in mutants:
+                    die(f'two mutants are called {mutant.name}')
+                mutants[mutant.name] = mutant
             elif line[:2] in ('- ', '-', '+ ', '+'):
-                changes = mutants[-1].changes
                 sign, text = line[0], line[2:] + '\n'
                 if sign == '-' and last != '-':
-                    changes.append([path, '', ''])
-                changes[-1][1 if sign == '-' else 2] += text
+                    mutant.changes.append([path, '', ''])
+                mutant.changes[-1][1 if sign == '-' else 2] += text
                 last = sign
             else:
                 path, last = line.strip(), None
-    for mutant in mutants:  # a single line may be a part of one
+    for mutant in mutants.values():  # a single line may be a part of one
         for change in mutant.changes:
-            if change[1].count('\n') == 1:
-                change[1], change[2] = change[1].strip(), change[2].strip()
-            else:
-                change[1], change[2] = change[1].rstrip('\n'), change[2].rstrip('\n')
-    names = [mutant.name for mutant in mutants]
-    for name in names:
-        if names.count(name) > 1:
-            die(f'two mutants are called {name}')
+            single = change[1].count('\n') == 1
+            change[1:] = [text.strip() if single else text.rstrip('\n') for text in change[1:]]
     return mutants
 
 
@@ -110,35 +117,35 @@ def write_if_changed(path, text):
 
 
 def make_tree():
-    """A copy of what git knows, or would add; files that are the same are left alone."""
-    listed = subprocess.run(['git', 'ls-files', '-z', '--cached', '--others', '--exclude-standard'],
-                            cwd=ROOT, check=True, capture_output=True).stdout.decode()
+    """A copy of what git knows, or would add; files that are the same are left alone. Answers its version."""
+    listed = git('ls-files', '-z', '--cached', '--others', '--exclude-standard')
     known = {name for name in listed.split('\0') if name and (ROOT / name).is_file()}
-    for name in known:
-        write_if_changed(TREE / name, (ROOT / name).read_bytes())
+    version = hashlib.sha1()
+    for name in sorted(known):
+        text = (ROOT / name).read_bytes()
+        write_if_changed(TREE / name, text)
         shutil.copymode(ROOT / name, TREE / name)
+        if not name.startswith(('docs/', 'tests/mutants/')):
+            version.update(hashlib.sha1(name.encode() + text).digest())
     for path in TREE.rglob('*'):
         if path.is_file() and str(path.relative_to(TREE)) not in known:
             path.unlink()
-    run(['cmake', '-S', TREE, '-B', BUILD, '-G', 'Ninja', '-DCMAKE_BUILD_TYPE=Debug',
-         '-DCMAKE_CXX_FLAGS_DEBUG=-O1 -D_GLIBCXX_ASSERTIONS', '-DREDLATCH_UNITY_BUILD=OFF', '-DREDLATCH_UNITY_TESTS=ON',
-         '-DREDLATCH_BUILD_BENCHMARKS=OFF', '-DREDLATCH_BUILD_CLI=OFF', '-DREDLATCH_INSTALL=OFF',
-         '-DREDLATCH_TEST_FOLDERS=unit;sim'])
+    for where, flags in ((BUILD, '-O1'), (SIM, '-O2')):
+        run(['cmake', '-S', TREE, '-B', where, '-G', 'Ninja', '-DCMAKE_BUILD_TYPE=Debug',
+             f'-DCMAKE_CXX_FLAGS_DEBUG={flags} -D_GLIBCXX_ASSERTIONS', '-DREDLATCH_UNITY_BUILD=OFF',
+             '-DREDLATCH_UNITY_TESTS=ON', '-DREDLATCH_BUILD_BENCHMARKS=OFF', '-DREDLATCH_BUILD_CLI=OFF',
+             '-DREDLATCH_INSTALL=OFF', '-DREDLATCH_TEST_FOLDERS=unit;sim'])
+    return version.hexdigest()
 
 
-def run(command, **more):
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          errors='replace', **more)
+def run(command):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors='replace')
     if done.returncode != 0:
         die(f'{" ".join(map(str, command))} failed:\n{done.stdout[-4000:]}')
-    return done.stdout
 
 
-def build(programs):
-    programs = [Path(each).name for each in programs]
-    done = subprocess.run(['ninja', '-C', BUILD, '-j', JOBS, *programs], stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, errors='replace')
-    return None if done.returncode == 0 else done.stdout[-3000:]
+def build(where, program):
+    run(['ninja', '-C', where, '-j', JOBS, Path(program).name])
 
 
 def assemble(name, texts, done):
@@ -175,234 +182,226 @@ def script_mutants(texts):
         die('no script is changed')
 
 
-def first_failure(command, pattern, limit, environment, known=()):
-    """Runs a program that ends soon after its first failure. Answers what `pattern` matches of that, or
-    None, the exit code, and how many seconds of a processor it took: how busy the machine is makes no
-    difference."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    process = subprocess.Popen(['timeout', '-k', '1', str(limit), *map(str, command)],
-                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                               errors='replace', env=environment, start_new_session=True)
-    found = None
-    for line in process.stdout:
-        matched = re.search(pattern, line)
-        if matched and matched[1] not in known and not found:
-            found = matched
-    process.stdout.close()
-    code = process.wait()
+def watch(command, pattern, limit, environment, take):
+    """Runs a program until it ends, and answers its exit code; or until `take` answers that a match is enough."""
+    process = subprocess.Popen(['timeout', '-k', '1', str(limit), *map(str, command)], stdout=subprocess.PIPE,
+                               stderr=subprocess.DEVNULL, text=True, errors='replace', env=environment,
+                               start_new_session=True)
     try:
-        os.killpg(process.pid, signal.SIGKILL)  # runs in progress
-    except ProcessLookupError:
-        pass
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return found, code, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        for line in process.stdout:
+            matched = re.search(pattern, line)
+            if matched and take(matched):
+                return None
+        return process.wait()
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # runs in progress, too
+        process.stdout.close()
+        process.wait()
 
 
-def unit_failure(environment, what, ready=lambda program: None):
-    """The first test that fails, and how long that took. `ready` is called with each program before it runs."""
-    took, limit = 0.0, 900
+def unit_failure(environment, what):
+    """The first test that fails. Most mutants are found before the other programs are built."""
     for program in UNIT_PROGRAMS[what]:
-        ready(program)
-        found, code, seconds = first_failure(
-            [BUILD / program, '--gtest_brief=1', '--gtest_fail_fast', f'--gtest_filter=-{EXCEPT}'],
-            r'\[  FAILED  \] ([\w./]+)', limit, environment)
-        took += seconds
-        if found:
-            return found[1], took
-        if code == 124:
-            return f'{Path(program).name} hangs', took
-        if code != 0:
-            return f'{Path(program).name} crashes', took
-    return None, took
+        build(BUILD, program)
+        tests = []
+        code = watch([BUILD / program, '--gtest_brief=1', '--gtest_fail_fast', f'--gtest_filter=-{EXCEPT}'],
+                     r'\[  FAILED  \] ([\w./]+)', 1800, environment, lambda found: tests.append(found[1]) or True)
+        if tests or code != 0:
+            return tests[0] if tests else f'{Path(program).name} {"hangs" if code == 124 else "crashes"}'
+    return None
 
 
-def simulated(group, seeds, environment, known=()):
-    """The first seed, and how it fails, or None; and how long that took."""
-    found, code, took = first_failure(
-        [BUILD / SIMULATOR, '--group', group, '--shrink', '0', '--jobs', JOBS, '--failures',
-         len(known) + 1, '--seeds', seeds // SHARES.get(group, 1)],
-        r'^seed (\d+): (?!a second run)(?:at \d+ us: )?(.*)', 900, environment, known)
-    if found:
-        return f'seed {found[1]}: {found[2]}', took
-    return {0: None, 1: None, 124: 'hangs'}.get(code, 'crashes'), took
+def simulate(first, last, jobs, environment, known=None):
+    """How seeds fail, by seed: all of them, or the first one that is not known to fail."""
+    failed = {}
+
+    def take(found):
+        failed[int(found[1])] = found[2]
+        return known is not None and int(found[1]) not in known
+    code = watch([SIM / SIMULATOR, '--shrink', 0, '--jobs', jobs, '--failures', 10**9, '--from', first, '--seeds',
+                  last - first + 1],
+                 r'^seed (\d+): (?!a second run)(?:at \d+ us: )?(.*)', 600 + 2 * (last - first), environment, take)
+    if code not in (None, 0, 1):
+        failed[0] = 'the simulator hangs' if code == 124 else 'the simulator crashes'
+    return {seed: how for seed, how in failed.items() if seed not in (known or ())}
 
 
-def known_failures(groups, seeds):
-    """Seeds that fail with the unchanged sources: they prove nothing."""
-    known = {}
-    for group in groups:
-        output = subprocess.run(
-            [BUILD / SIMULATOR, '--group', group, '--shrink', '0', '--jobs', JOBS, '--failures',
-             '1000000', '--seeds', str(seeds // SHARES.get(group, 1))], capture_output=True, text=True).stdout
-        known[group] = set(re.findall(r'^seed (\d+):', output, flags=re.M))
-        runs = re.search(r'^(\d+) runs', output, flags=re.M)
-        print(f'unchanged, {group}: {runs[1] if runs else "no"} runs, '
-              f'{len(known[group])} of them fail and are ignored', flush=True)
-    return known
+def try_unchanged(version, kinds, options):
+    """Runs the tests with the unchanged sources, unless that was done. Answers the seeds that fail."""
+    done = json.loads(UNCHANGED.read_text()) if UNCHANGED.exists() else {}
+    if done.get('version') != version:
+        done = {'version': version, 'seeds': 0, 'known': [], 'tests': []}
+    for what in [] if options.sim_only else sorted(kinds - set(done['tests'])):
+        if failed := unit_failure(dict(os.environ), what):
+            die(f'{failed}, with the unchanged sources')
+        done['tests'].append(what)
+        UNCHANGED.write_text(json.dumps(done))
+    build(SIM, SIMULATOR)
+    if done['seeds'] < options.seeds:
+        failed = simulate(done['seeds'] + 1, options.seeds, options.jobs, dict(os.environ))
+        if 0 in failed:
+            die(f'{failed[0]}, with the unchanged sources')
+        done.update(known=done['known'] + list(failed), seeds=options.seeds)
+        UNCHANGED.write_text(json.dumps(done))
+    print(f'unchanged: {len(done["known"])} of {done["seeds"]} seeds fail, and are ignored', flush=True)
+    return set(done['known'])
 
 
-def judge(mutant, seeds, known):
-    """Applies a mutant and runs the tests. Answers what is written down of it."""
-    texts = mutant.texts()
-    scripts = {path: text for path, text in texts.items() if path.startswith('lua/')}
-    environment = dict(os.environ, REDLATCH_TEST_SCALE=os.environ.get('REDLATCH_TEST_SCALE', '1'))
+def seeds_tried(row):
+    tried = re.fullmatch(r'not found in (\d+) seeds', row.get('simulator', 'not found in 0 seeds'))
+    return int(tried[1]) if tried else 10**9
+
+
+def judge(mutant, row, known, options, save):
+    """Plants a mutant and runs what is missing in its row, which is saved after each step."""
+    scripts = {path: text for path, text in mutant.texts().items() if path.startswith('lua/')}
+    sources = {path: text for path, text in mutant.texts().items() if path not in scripts}
+    environment = dict(os.environ)
     if scripts:
         script_mutants(scripts)
         environment['REDLATCH_SIM_SCRIPTS'] = str(SCRIPTS)
-    sources = {path: text for path, text in texts.items() if path not in scripts}
     for path, text in sources.items():
         write_if_changed(TREE / path, text.encode())
-    result = {'built': 0.0, 'by': None, 'how': '', 'took': 0.0}
 
-    def ready(program):  # most mutants are found before the other programs are needed
-        if not sources:
+    def simulator(seeds):
+        if (tried := seeds_tried(row)) >= seeds:
             return
-        began = time.monotonic()
-        if error := build([program]):
-            restore(sources)
-            die(f'{mutant.name} does not compile:\n{error}')
-        result['built'] = round(result['built'] + time.monotonic() - began, 1)
+        build(SIM, SIMULATOR)
+        failed = simulate(tried + 1, seeds, options.jobs, environment, known)
+        row['simulator'] = f'not found in {seeds} seeds'
+        for seed, how in failed.items():
+            row['simulator'] = f'seed {seed}: {shorten(how)}'
+        save('simulator')
 
-    if seeds == 0:
-        ready(SIMULATOR)
-    else:
-        failed, took = unit_failure(environment, 'sources' if sources else 'scripts', ready)
-        result['took'] += took
-        if failed:
-            result.update(by='unit', how=failed)
-        else:
-            ready(SIMULATOR)
-            for group in mutant.groups:
-                failed, took = simulated(group, seeds, environment, known[group])
-                result['took'] += took
-                if failed:
-                    result.update(by=f'simulator, {group}', how=failed)
-                    break
-    restore(sources)
-    result['took'] = round(result['took'], 1)
-    return result
-
-
-def restore(sources):
-    for path in sources:
-        write_if_changed(TREE / path, (ROOT / path).read_bytes())
-
-
-def load_results():
-    """What the page says of each mutant."""
-    results = {}
-    for name, how, took in re.findall(r'^\| ([\w-]+) \| (.+) \| ([\d.]+) \|$', PAGE.read_text(), flags=re.M):
-        simulated = re.fullmatch(r'(.*) \((single|sentinel|cluster|quorum)\)', how)
-        by = None if how == NOT_FOUND else f'simulator, {simulated[2]}' if simulated else 'unit'
-        results[name] = {'by': by, 'how': simulated[1] if simulated else how, 'took': float(took)}
-    return results
-
-
-def write_page(mutants, results):
-    # The table names no test that is gone.
-    judged = [mutant for mutant in mutants if mutant.name in results and
-              not (results[mutant.name]['by'] and is_stale(results[mutant.name]))]
-    caught = [mutant for mutant in judged if results[mutant.name]['by']]
-    lines = ['# Mutants', '',
-             'Each mutant is a copy of redlatch with one planted fault, which the tests must find. The table names',
-             'the first test that fails, and the processor time that the tests took until then, in seconds. If no',
-             'unit test fails, the simulator runs. The table then shows its seed and the promise that was broken.',
-             'The faults are in `tests/mutants/`. `./dev mutants` plants them and rewrites this page.', '',
-             f'{len(caught)} of {len(judged)} mutants are found: '
-             f'{sum(results[m.name]["by"] == "unit" for m in caught)} by a unit test, '
-             f'{sum(results[m.name]["by"] != "unit" for m in caught)} by the simulator. '
-             f'{len(mutants) - len(judged)} have not been run yet.', '']
-    for room, title in ROOMS.items():
-        its = [mutant for mutant in judged if mutant.room == room]
-        if its:
-            lines += [f'## {title}', '', '| mutant | found by | s |', '|---|---|---|']
-            for mutant in its:
-                result = results[mutant.name]
-                how = result['how'] if result['by'] == 'unit' else shorten(result['how'])
-                how = how if result['by'] else NOT_FOUND
-                where = f' ({result["by"].split(", ")[1]})' if ',' in (result['by'] or '') else ''
-                lines.append(f'| {mutant.name} | {how}{where} | {result["took"]:.1f} |')
-            lines.append('')
-    PAGE.write_text('\n'.join(lines).rstrip() + '\n')
-
-
-def is_stale(result):
-    """Whether a mutant is to be run again: it was not found, or its test has another name now."""
-    if result is None or not result['by']:
-        return True
-    test = re.search(r'(\w+)\.(\w+)', result['how'])
-    if result['by'] != 'unit' or not test:
-        return False
-    return not re.search(rf'TEST(_[FP])?\(\s*{test[1]},\s*{test[2]}\)', all_tests())
-
-
-@functools.cache
-def all_tests():
-    return ''.join(path.read_text() for folder in ('unit', 'sim')
-                   for path in sorted((ROOT / 'tests' / folder).rglob('*_test.cc')))
+    try:
+        if options.build:
+            return build(SIM, SIMULATOR)
+        simulator(min(FIRST_SEEDS, options.seeds))
+        if 'tests' not in row and not options.sim_only:
+            row['tests'] = unit_failure(environment, 'sources' if sources else 'scripts') or 'none'
+            save('tests')
+        simulator(options.seeds)
+    finally:
+        for path in sources:
+            write_if_changed(TREE / path, (ROOT / path).read_bytes())
 
 
 def shorten(how):
     """Of a violation only what kind it is."""
     how = re.sub(r': o\d .*', '', how) if 'P1' in how else how
-    return how.replace('|', '/')[:90]
+    return re.sub(r'[|`]', '/', how)[:90].strip()
+
+
+COLUMNS = ('simulator', 'tests')
+
+
+def load_rows():
+    """What the page says of each mutant: (figure, commit) by column."""
+    rows = {}
+    for name, *cells in re.findall(r'^\| ([\w-]+) \| (.*?) \| (.*?) \|$', PAGE.read_text(), flags=re.M):
+        figures = [re.fullmatch(r'(.*) \(`(\w+\+?)`\)', cell) for cell in cells]
+        rows[name] = {column: (its[1], its[2]) for column, its in zip(COLUMNS, figures) if its}
+    return rows
+
+
+def finds(figure):
+    return bool(figure) and not figure[0].startswith(('not found', 'none'))
+
+
+def is_gone(figure):
+    """Whether a test has another name now."""
+    test = re.fullmatch(r'(?:\w+/)?(\w+\.\w+)(?:/\w+)?', figure[0])
+    return bool(test) and test[1] not in all_tests()
+
+
+@functools.cache
+def all_tests():
+    text = ''.join(path.read_text() for folder in ('unit', 'sim') for path in (HERE.parent / folder).rglob('*_test.cc'))
+    return {'.'.join(names) for names in re.findall(r'TEST(?:_[FP])?\(\s*(\w+),\s*(\w+)\)', text)}
+
+
+@functools.cache
+def has_these_sources(commit):
+    return not commit.endswith('+') and git('diff', '--quiet', commit, '--', 'src', 'include', 'lua') is not None
+
+
+def is_current(mutant, figure):
+    before = has_these_sources(figure[1]) and read_mutants(figure[1]).get(mutant.name)
+    return bool(before) and before.changes == mutant.changes
+
+
+def write_page(mutants, rows):
+    def share(which):
+        ran = [row for row in rows.values() if row.keys() >= set(which) or any(finds(row.get(one)) for one in which)]
+        found = sum(any(finds(row.get(one)) for one in which) for row in ran)
+        return f'{found} of {len(ran)} ({100 * found // max(len(ran), 1)} %)'
+    rows = {name: {column: figure for column, figure in rows[name].items() if not is_gone(figure)}
+            for name in mutants if rows.get(name)}
+    lines = ['# Mutants', '',
+             'Each mutant is a copy of redlatch with one planted fault, which the tests must find. The simulator finds',
+             f'{share(["simulator"])} of those that it tried, the unit tests and tests of scripts',
+             f'{share(["tests"])}, and one of them or both {share(COLUMNS)}.', '',
+             'The table names the first seed of `./dev sim` that failed, with what was broken, and the first test that',
+             'failed, each with the commit at which it ran; a plus sign stands for uncommitted changes. The faults are',
+             f'in `tests/mutants/`. `./dev mutants` plants them and rewrites this page. {len(rows)} of {len(mutants)}',
+             'have been run.', '']
+    for room, title in ROOMS.items():
+        its = [name for name in rows if mutants[name].room == room]
+        if its:
+            lines += [f'## {title}', '', '| mutant | simulator | tests |', '|---|---|---|']
+        for name in its:
+            cells = ['{} (`{}`)'.format(*rows[name][each]) if each in rows[name] else '' for each in COLUMNS]
+            lines.append(f'| {name} | {cells[0]} | {cells[1]} |')
+        lines += [''] if its else []
+    PAGE.write_text('\n'.join(lines).rstrip() + '\n')
 
 
 def main():
-    parser = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter,
-                                     description=__doc__)
+    parser = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter, description=__doc__)
     parser.add_argument('names', nargs='*')
-    parser.add_argument('--stale', action='store_true')
-    parser.add_argument('--list', action='store_true')
-    parser.add_argument('--build', action='store_true')
-    parser.add_argument('--seeds', type=int, default=1500)
+    for flag in ('again', 'stale', 'list', 'build', 'sim-only'):
+        parser.add_argument(f'--{flag}', action='store_true')
+    parser.add_argument('--seeds', type=int, default=5000)
+    parser.add_argument('--jobs', default=JOBS)
     options = parser.parse_args()
     mutants = read_mutants()
-    results = load_results()
     if options.list:
-        for mutant in mutants:
+        for mutant in mutants.values():
             mutant.texts()
             print(mutant.name)
         return 0
-    wanted = [m for m in mutants if not options.names or m.name in options.names or
-              m.room in options.names]
-    if options.stale:
-        wanted = [m for m in wanted if is_stale(results.get(m.name))]
-    if unknown := set(options.names) - {m.name for m in mutants} - set(ROOMS):
+    if unknown := set(options.names) - set(mutants) - set(ROOMS):
         die(f'there is no mutant {", ".join(sorted(unknown))}')
-    for mutant in wanted:
-        mutant.texts()
-    make_tree()
-    kinds = {'scripts' if path.startswith('lua/') else 'sources'
-             for mutant in wanted for path, _, _ in mutant.changes}
-    for what in kinds:
-        if error := build(UNIT_PROGRAMS[what] + [SIMULATOR]):
-            die(f'the unchanged sources do not compile:\n{error}')
-    seeds = 0 if options.build else options.seeds
-    known = {}
-    if seeds > 0:
-        for what in kinds:
-            failed, took = unit_failure(dict(os.environ), what)
-            if failed:
-                die(f'{failed}, with the unchanged sources')
-            print(f'unchanged, unit tests of {what}: {took:.1f} s', flush=True)
-        known = known_failures(sorted({group for m in wanted for group in m.groups}), seeds)
+    rows = load_rows()
+    wanted = [m for m in mutants.values() if not options.names or {m.name, m.room} & set(options.names)]
+    if options.stale:
+        wanted = [m for m in wanted if not any(map(finds, rows.get(m.name, {}).values())) or
+                  any(map(is_gone, rows[m.name].values()))]
+    # What is compiled for a mutant of a file serves the next one of that file.
+    wanted.sort(key=lambda m: [(path[:4] != 'lua/', path) for path, _, _ in m.changes])
+    kinds = {'scripts' if path.startswith('lua/') else 'sources' for m in wanted for path in m.texts()}
+    dirty = git('status', '--porcelain', '--', ':!docs')
+    commit = git('rev-parse', '--short=8', 'HEAD').strip() + ('+' if dirty else '')
+    version = make_tree()
+    known = set() if options.build else try_unchanged(version, kinds, options)
     survivors = []
     for i, mutant in enumerate(wanted):
-        result = judge(mutant, seeds, known)
-        if seeds > 0:
-            results[mutant.name] = result
-            write_page(mutants, results)
-            if not result['by']:
-                survivors.append(mutant.name)
-        print(f'{i + 1}/{len(wanted)} {mutant.name}: {result["how"][:150] or "NOT FOUND"}, '
-              f'built in {result["built"]} s, ran {result["took"]} s', flush=True)
-    if seeds > 0:
-        print(f'{len(wanted) - len(survivors)} of {len(wanted)} are found; docs/mutants.md has all')
-        for name in survivors:
-            print(f'not found: {name}')
-        return 1 if survivors else 0
-    return 0
+        anew = options.again or options.stale or mutant.name in options.names
+        row = {} if anew else {column: figure[0] for column, figure in rows.get(mutant.name, {}).items()
+                               if is_current(mutant, figure) and not is_gone(figure)}
+
+        def save(column):
+            rows.setdefault(mutant.name, {})[column] = (row[column], commit)
+            write_page(mutants, rows)
+        print(f'{i + 1}/{len(wanted)} {mutant.name}', end=': ', flush=True)
+        if seeds_tried(row) < options.seeds or not ('tests' in row or options.sim_only):
+            judge(mutant, row, known, options, save)
+        if not options.build and not any(finds((figure,)) for figure in row.values()):
+            survivors.append(mutant.name)
+        print('; '.join(row.values()), flush=True)
+    print(''.join(f'not found: {name}\n' for name in survivors), end='')
+    return bool(survivors)
 
 
 if __name__ == '__main__':
