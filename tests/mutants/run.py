@@ -365,6 +365,7 @@ def main():
     parser.add_argument('--seeds', type=int, default=5000)
     parser.add_argument('--jobs', default=JOBS)
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: die('it was ended'))  # and so are the programs that it runs
     mutants = read_mutants()
     if options.list:
         for mutant in mutants.values():
@@ -381,8 +382,7 @@ def main():
     # What is compiled for a mutant of a file serves the next one of that file.
     wanted.sort(key=lambda m: [(path[:4] != 'lua/', path) for path, _, _ in m.changes])
     kinds = {'scripts' if path.startswith('lua/') else 'sources' for m in wanted for path in m.texts()}
-    dirty = git('status', '--porcelain', '--', ':!docs')
-    commit = git('rev-parse', '--short=8', 'HEAD').strip() + ('+' if dirty else '')
+    commit = git('rev-parse', '--short=8', 'HEAD').strip() + '+' * bool(git('status', '--porcelain', '--', ':!docs'))
     version = make_tree()
     known = set() if options.build else try_unchanged(version, kinds, options)
     survivors = []
