@@ -206,7 +206,7 @@ def unit_failure(environment, what):
         build(BUILD, program)
         tests = []
         code = watch([BUILD / program, '--gtest_brief=1', '--gtest_fail_fast', f'--gtest_filter=-{EXCEPT}'],
-                     r'\[  FAILED  \] ([\w./]+)', 1800, environment, lambda found: tests.append(found[1]) or True)
+                     r'\[  FAILED  \] ([\w./]+)', 3600, environment, lambda found: tests.append(found[1]) or True)
         if tests or code != 0:
             return tests[0] if tests else f'{Path(program).name} {"hangs" if code == 124 else "crashes"}'
     return None
@@ -221,7 +221,7 @@ def simulate(first, last, jobs, environment, known=None):
         return known is not None and int(found[1]) not in known
     code = watch([SIM / SIMULATOR, '--shrink', 0, '--jobs', jobs, '--failures', 10**9, '--from', first, '--seeds',
                   last - first + 1],
-                 r'^seed (\d+): (?!a second run)(?:at \d+ us: )?(.*)', 600 + 2 * (last - first), environment, take)
+                 r'^seed (\d+): (?!a second run)(?:at \d+ us: )?(.*)', 3600 + 10 * (last - first), environment, take)
     if code not in (None, 0, 1):
         failed[0] = 'the simulator hangs' if code == 124 else 'the simulator crashes'
     return {seed: how for seed, how in failed.items() if seed not in (known or ())}
