@@ -1,12 +1,12 @@
 // Redisson's locks without Java: what they refuse, and what a client does if messages or answers do
-// not come. tests/redisson has the tests with the real Redisson.
+// not come. tests/sim/lua/redisson has the tests of their scripts, and tests/redisson those with
+// the real Redisson.
 #include <limits>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "lua/scripts.h"
 #include "redlatch/redisson/count_down_latch.h"
 #include "redlatch/redisson/fair_lock.h"
 #include "redlatch/redisson/fenced_lock.h"
@@ -19,12 +19,8 @@
 namespace redlatch {
 namespace {
 
-using ::testing::MatchesRegex;
-
 constexpr absl::Duration kTimeout = absl::Seconds(10);
 constexpr char kJavaThread[] = "01234567-89ab-cdef-0123-456789abcdef:1";
-// The rest of a lease of 30 s. On some servers the clock runs on during a script.
-constexpr char kGrantedForItsLease[] = "granted 0 (29[0-9]{3}|30000) 0";
 
 class RedissonLocks : public ::testing::Test {
  protected:
@@ -33,21 +29,6 @@ class RedissonLocks : public ::testing::Test {
   }
   int64_t Listeners(const std::string& channel) {
     return server_->Command({"PUBSUB", "NUMSUB", channel}).elements[1].integer;
-  }
-  redis::Reply Eval(const LuaScript& script, const std::vector<std::string>& keys,
-                    const std::vector<std::string>& args) {
-    std::vector<std::string> words = {"EVAL", std::string(script.body), absl::StrCat(keys.size())};
-    words.insert(words.end(), keys.begin(), keys.end());
-    words.insert(words.end(), args.begin(), args.end());
-    return server_->Do(words);
-  }
-  // The kind that `redlatch inspect` shows; empty if it shows no lock.
-  std::string KindShown(const std::string& name) {
-    const redis::Reply reply =
-        Eval(lua::kRedissonInspect,
-             {name, "queue", "places", "token", "permits", absl::StrCat("{", name, "}:timeout")},
-             {"10"});
-    return reply.elements.empty() ? "" : reply.elements[0].text;
   }
   // How many commands the server has executed since the last call, also in scripts; or how many of
   // one of them.
@@ -76,17 +57,6 @@ class RedissonLocks : public ::testing::Test {
     }
   }
   int64_t Queued() { return server_->Integer({"LLEN", "redisson_lock_queue:{a}"}); }
-  // The keys of a script for that lock; `more`: those of its kind.
-  static std::vector<std::string> KeysOf(const std::string& name, bool of_release,
-                                         const std::vector<std::string>& more) {
-    std::vector<std::string> keys = {name, absl::StrCat("redisson_lock_queue:{", name, "}"),
-                                     absl::StrCat("redisson_lock_timeout:{", name, "}"), "token",
-                                     "gone"};
-    if (of_release) keys.emplace_back("next_gone");
-    keys.insert(keys.end(), {"yield", "readers"});
-    keys.insert(keys.end(), more.begin(), more.end());
-    return keys;
-  }
   // Returns what a refusal says.
   static std::string Refusal(const absl::Status& status) {
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
@@ -119,100 +89,6 @@ TEST_F(RedissonLocks, KindsThatHaveTheNameAreNamed) {
   redisson::CountDownLatch latch(Connect(), "orders");
   EXPECT_THAT(Refusal(latch.Wait({.wait = absl::ZeroDuration()})), HasSubstr("a simple lock"));
   EXPECT_THAT(Refusal(latch.CountDown()), HasSubstr("a simple lock"));
-}
-
-// Its reply was lost, and its lease is over. Another reader keeps its field.
-TEST_F(RedissonLocks, LateRepeatOfAReadGetsTheLock) {
-  const std::string grant = absl::StrCat(std::string(32, 'a'), ":1");
-  const std::string hold = absl::StrCat("{prices}:", grant, ":rwlock_timeout:1");
-  for (const std::string manual : {"0", "1"}) {
-    server_->Do({"HSET", "prices", "mode", "read", kJavaThread, "1", grant, "1"});
-    server_->Do({"PEXPIRE", "prices", "10000"});
-    EXPECT_THAT(Eval(lua::kRedissonReadWriteLockAcquireRead,
-                     {"prices", "queue", "places", "token", "gone", "yield", "readers"},
-                     {grant, "30000", absl::StrCat("1 1 1 1000 ", manual, " 0 2000 0 channel"),
-                      "read:1:me", "0 1"})
-                    .text,
-                MatchesRegex(kGrantedForItsLease));
-    EXPECT_EQ(server_->Text({"GET", hold}), "1");
-    EXPECT_GT(server_->Integer({"PTTL", "prices"}), 20'000);
-    server_->Do({"FLUSHALL"});
-  }
-}
-
-TEST_F(RedissonLocks, HashWithAnotherModeIsNoReadWriteLock) {
-  server_->Do({"HSET", "settings", "mode", "dark", "created", "1732830000"});
-  redisson::ReadWriteLock lock(Connect(), "settings");
-  for (const absl::Status& refused :
-       {lock.AcquireRead({.wait = kTimeout}).status(), lock.TryAcquire().status(),
-        lock.ForceRelease(), lock.Inspect().status()}) {
-    EXPECT_THAT(Refusal(refused), HasSubstr("is in use as another program's hash, not as a "
-                                            "Redisson read-write lock"));
-  }
-  EXPECT_EQ(server_->Integer({"PTTL", "settings"}), -1);
-}
-
-// It would take the server minutes to look for as many holds as the field says.
-TEST_F(RedissonLocks, FieldOfAnotherProgramDoesNotKeepTheServerBusy) {
-  redisson::ReadWriteLock lock(Connect(), "settings");
-  for (const std::string value : {"1e9", "inf", "nan"}) {
-    server_->Do({"HSET", "settings", "mode", "read", "created", value});
-    auto reads = lock.AcquireRead({.wait = kTimeout});
-    ASSERT_TRUE(reads.ok()) << reads.status();
-    EXPECT_LT(TimeOf([&] { EXPECT_TRUE(reads->Release().ok()); }), absl::Seconds(1));
-  }
-}
-
-TEST_F(RedissonLocks, ForceReleaseAndInspectRefuseOtherHashes) {
-  redisson::Lock lock(Connect(), "a");
-  redisson::FencedLock fenced(Connect(), "a");
-  redisson::FairLock fair(Connect(), "a");
-  redisson::ReadWriteLock both(Connect(), "a");
-  const auto expect_refusals = [&](RedisLockBase& its, const std::string& found) {
-    EXPECT_THAT(Refusal(its.ForceRelease()), HasSubstr(found));
-    EXPECT_THAT(Refusal(its.Inspect().status()), HasSubstr(found));
-    EXPECT_EQ(server_->Integer({"EXISTS", "a"}), 1);
-  };
-  server_->Do({"HSET", "a", "mode", "read", kJavaThread, "1"});
-  for (RedisLockBase* its : std::vector<RedisLockBase*>{&lock, &fenced, &fair}) {
-    expect_refusals(*its, "a Redisson read-write lock");
-  }
-  server_->Do({"DEL", "a"});
-  server_->Do({"HSET", "a", "colour", "red"});
-  for (RedisLockBase* its : std::vector<RedisLockBase*>{&lock, &fenced, &fair, &both}) {
-    expect_refusals(*its, "another program's hash");
-  }
-}
-
-TEST_F(RedissonLocks, InspectCountsAllReadersAndListsAHundred) {
-  std::vector<std::string> words = {"HSET", "a", "mode", "read"};
-  for (int i = 0; i < 1000; ++i) {
-    words.push_back(absl::StrCat("3f2a77aa-12cd-4e5f-8a9b-0123456789ab:", i));
-    words.emplace_back("1");
-  }
-  server_->Do(words);
-  redisson::ReadWriteLock lock(Connect(), "a");
-  const auto info = lock.Inspect();
-  ASSERT_TRUE(info.ok()) << info.status();
-  EXPECT_EQ(info->holding, 1000);
-  EXPECT_EQ(info->holders.size(), 100);
-  EXPECT_TRUE(lock.ForceRelease().ok());
-  EXPECT_EQ(server_->Integer({"EXISTS", "a"}), 0);
-}
-
-// The command does not know the kind, so only a holder shows that a hash is a lock.
-TEST_F(RedissonLocks, HashWithoutHolderIsNotShownAsALock) {
-  server_->Do({"HSET", "a", "mode", "read", "path", "/x"});
-  EXPECT_EQ(KindShown("a"), "");
-  server_->Do({"HSET", "a", kJavaThread, "1"});
-  EXPECT_EQ(KindShown("a"), "redisson_read_write_lock");
-}
-
-TEST_F(RedissonLocks, LongRunOfDigitsIsNoSemaphore) {
-  server_->Do({"SET", "digits", std::string(1000, '7')});
-  EXPECT_EQ(KindShown("digits"), "");
-  server_->Do({"SET", "digits", "-9223372036854775808"});
-  EXPECT_EQ(KindShown("digits"), "redisson_semaphore_or_latch");
 }
 
 TEST_F(RedissonLocks, SemaphoresOfOneClientAreKeptApart) {
@@ -328,20 +204,6 @@ TEST_F(RedissonLocks, MessageWakesTheWaiterLongBeforeTheLeaseEnds) {
   waiter.join();
 }
 
-// A C++ waiter of a fair lock that died does not delay the others until its wait_timeout.
-TEST_F(RedissonLocks, DeadWaiterOfFairLockIsPassedOver) {
-  const Client client = Connect();
-  const std::string dead = std::string(32, 'a') + ":1";
-  server_->Command({"RPUSH", "redisson_lock_queue:{a}", dead});
-  server_->Command({"ZADD", "redisson_lock_timeout:{a}", "9e12", dead});
-  redisson::FairLock lock(client, "a");
-  EXPECT_TRUE(lock.Acquire({.wait = kTimeout}).ok());
-
-  server_->Command({"RPUSH", "redisson_lock_queue:{a}", kJavaThread});
-  server_->Command({"ZADD", "redisson_lock_timeout:{a}", "9e12", kJavaThread});
-  EXPECT_EQ(lock.TryAcquire().status().code(), absl::StatusCode::kDeadlineExceeded);
-}
-
 TEST_F(RedissonLocks, LostPermitsComeBackToTheNextClient) {
   const Client client = Connect();
   redisson::Semaphore slots(client, "slots");
@@ -369,49 +231,6 @@ TEST_F(RedissonLocks, RepeatedReleaseGivesBackAllPermits) {
   server_->Command({"COPY", "taken", "redlatch:2:{slots}:redisson.permits", "REPLACE"});
   server_->Command({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
   EXPECT_TRUE(Await([&] { return slots.AvailablePermits().value_or(0) == 5; }));
-}
-
-// Without that note, no client would give back the permits of a client that died.
-TEST_F(RedissonLocks, NoteOfPermitsLastsAsLongAsTheSemaphore) {
-  const Client client = Connect();
-  redisson::Semaphore slots(client, "slots");
-  ASSERT_TRUE(*slots.TrySetPermits(2));
-  server_->Command({"PEXPIRE", "slots", "3600000"});
-  const auto one = slots.TryAcquire();
-  ASSERT_TRUE(one.ok()) << one.status();
-  const std::string note = "redlatch:2:{slots}:redisson.permits";
-  EXPECT_GT(server_->Integer({"PTTL", note}), 3'500'000);
-  server_->Command({"PERSIST", "slots"});
-  const auto two = slots.TryAcquire();
-  ASSERT_TRUE(two.ok()) << two.status();
-  EXPECT_EQ(server_->Integer({"PTTL", note}), -1);
-}
-
-TEST_F(RedissonLocks, ExpiredPermitsCountAsAvailable) {
-  const Client client = Connect();
-  redisson::PermitExpirableSemaphore slots(client, "slots");
-  ASSERT_TRUE(*slots.TrySetPermits(2));
-  server_->Command({"DECRBY", "slots", "2"});
-  server_->Command({"ZADD", "{slots}:timeout", "1", "0123456789abcdef"});
-  server_->Command({"ZADD", "{slots}:timeout", "9e12", "123456789abcdef0"});
-  EXPECT_EQ(*slots.AvailablePermits(), 1);
-}
-
-// Two of them were given back by a program whose clock is ahead.
-TEST_F(RedissonLocks, RepeatTakesOnlyThePermitsThatItHasLost) {
-  server_->Do({"SET", "slots", "800"});
-  const auto acquire = [&] {
-    return Eval(lua::kRedissonSemaphoreAcquire, KeysOf("slots", false, {"taken"}),
-                {absl::StrCat(std::string(32, 'a'), ":1"), "30000",
-                 "400 1 0 10000 0 0 2000 0 channel", "me", "0 400"})
-        .text;
-  };
-  EXPECT_THAT(acquire(), MatchesRegex(kGrantedForItsLease));
-  server_->Do({"ZPOPMIN", "taken", "2"});
-  server_->Do({"INCRBY", "slots", "2"});
-  EXPECT_THAT(acquire(), MatchesRegex(kGrantedForItsLease));
-  EXPECT_EQ(server_->Text({"GET", "slots"}), "400");
-  EXPECT_EQ(server_->Integer({"ZCARD", "taken"}), 400);
 }
 
 TEST_F(RedissonLocks, NumbersThatJavaCannotCountAreRefused) {
@@ -447,69 +266,6 @@ TEST_F(RedissonLocks, LargeNumbersAreReadAsTheyAre) {
   }
 }
 
-// The others are for later calls.
-TEST_F(RedissonLocks, ScriptsLookAtFewOfVeryMany) {
-  constexpr int kMany = 5000;
-  constexpr int64_t kFew = 1000;  // commands
-  const std::string grant = absl::StrCat(std::string(32, 'a'), ":1");
-  const std::vector<std::string> acquire = {grant, "30000", "1 1 1 10000 0 0 2000 0 channel", "me"};
-  const auto with = [](std::vector<std::string> args, const char* of_class) {
-    args.emplace_back(of_class);
-    return args;
-  };
-  // A fair lock whose waiters have died, and then one whose waiters live.
-  Queue(kMany, "dead-", "1");
-  CallsSince();
-  EXPECT_THAT(Eval(lua::kRedissonFairLockAcquire, KeysOf("a", false, {"alive"}),
-                   with(acquire, "0 1 300000"))
-                  .text,
-              ::testing::EndsWith(" look 1"));
-  EXPECT_LT(CallsSince(), kFew);
-  EXPECT_GT(Queued(), kMany - 100);
-  server_->Do({"FLUSHALL"});
-  server_->Do({"RPUSH", "redisson_lock_queue:{a}", grant});
-  server_->Do({"ZADD", "redisson_lock_timeout:{a}", "9e12", grant});
-  server_->Do({"ZADD", "alive", "9e12", grant});
-  Queue(kMany, "0123:", "9e12");
-  CallsSince();
-  EXPECT_THAT(Eval(lua::kRedissonFairLockAcquire, KeysOf("a", false, {"alive"}),
-                   with(acquire, "0 1 300000"))
-                  .text,
-              MatchesRegex(kGrantedForItsLease));
-  EXPECT_LT(CallsSince(), kFew);
-  EXPECT_EQ(Eval(lua::kRedissonFairLockCancel, KeysOf("a", false, {"alive"}),
-                 {"0123:5", "0", "1", "0 1 300000"})
-                .text,
-            "left");
-  EXPECT_LT(CallsSince(), kFew);
-  EXPECT_EQ(Queued(), kMany - 1);
-
-  // A read-write lock whose readers have died.
-  server_->Do({"HSET", "b", "mode", "read", grant, "1"});
-  for (int i = 0; i < kMany; ++i) server_->Do({"HSET", "b", absl::StrCat(kJavaThread, i), "1"});
-  CallsSince();
-  EXPECT_EQ(Eval(lua::kRedissonReadWriteLockReleaseRead, KeysOf("b", true, {}),
-                 {grant, "0 0 0", "me", "0 1"})
-                .text,
-            "released look 1");
-  EXPECT_LT(CallsSince(), kFew);
-
-  // A semaphore whose permits have expired.
-  server_->Do({"DEL", "gone", "yield"});
-  server_->Do({"SET", "c", "0"});
-  for (int i = 0; i < kMany; ++i) server_->Do({"ZADD", "taken", "1", absl::StrCat(i)});
-  CallsSince();
-  EXPECT_THAT(
-      Eval(lua::kRedissonSemaphoreAcquire, KeysOf("c", false, {"taken"}), with(acquire, "0 1"))
-          .text,
-      MatchesRegex(kGrantedForItsLease));
-  EXPECT_EQ(server_->Text({"GET", "c"}), "63");
-  Eval(lua::kRedissonSemaphoreForceRelease, {"c", "2", "3", "4", "yield", "readers", "taken"},
-       {"redlatch:", "0 1"});
-  EXPECT_EQ(server_->Text({"GET", "c"}), absl::StrCat(kMany));
-  EXPECT_LT(CallsSince(), kFew);
-}
-
 // They lose their places just before the release.
 TEST_F(RedissonLocks, FairWaiterBehindVeryManyDeadOnesGetsTheLockSoon) {
   const Client holder = Connect(), client = Connect();
@@ -529,30 +285,6 @@ TEST_F(RedissonLocks, FairWaiterBehindVeryManyDeadOnesGetsTheLockSoon) {
   });
   EXPECT_LT(took, kTimeout / 4);
   EXPECT_EQ(Queued(), 0);
-}
-
-// As if they came now. Redisson takes a wait_timeout off all times instead.
-TEST_F(RedissonLocks, FairWaitersMoveUpWhenTheLockIsGranted) {
-  Queue(100, "0123:", "9e12");
-  const int64_t now_ms = absl::ToUnixMillis(absl::Now());
-  server_->Do({"LPUSH", "redisson_lock_queue:{a}", "0123:99"});
-  server_->Do({"RPOP", "redisson_lock_queue:{a}"});
-  const std::string grant = absl::StrCat(std::string(32, 'a'), ":1");
-  server_->Do({"LPUSH", "redisson_lock_queue:{a}", grant});
-  server_->Do({"ZADD", "redisson_lock_timeout:{a}", "9e12", grant});
-  server_->Do({"ZADD", "alive", "9e12", grant});
-  EXPECT_THAT(Eval(lua::kRedissonFairLockAcquire, KeysOf("a", false, {"alive"}),
-                   {grant, "30000", "1 1 1 10000 0 0 2000 0 channel", "me", "0 1 300000"})
-                  .text,
-              MatchesRegex(kGrantedForItsLease));
-  const auto ends_in = [&](const std::string& waiter) {
-    return std::stod(server_->Text({"ZSCORE", "redisson_lock_timeout:{a}", waiter})) -
-           static_cast<double>(now_ms);
-  };
-  EXPECT_NEAR(ends_in("0123:99"), 330'000, 20'000);
-  EXPECT_NEAR(ends_in("0123:0"), 630'000, 20'000);
-  EXPECT_NEAR(ends_in("0123:62"), 30'000 + 64 * 300'000, 20'000);
-  EXPECT_GT(ends_in("0123:63"), 1e12);
 }
 
 TEST_F(RedissonLocks, LastReaderOfVeryManyDeadOnesFreesTheLock) {
@@ -671,12 +403,6 @@ TEST_F(RedissonLocks, AddPermitsIsNotRepeatedWhenItsReplyIsLost) {
   EXPECT_EQ(server_->Text({"GET", "slots"}), "5");
 }
 
-TEST_F(RedissonLocks, FairWaiterWithoutATimeLosesItsPlace) {
-  const Client client = Connect();
-  server_->Command({"RPUSH", "redisson_lock_queue:{a}", kJavaThread});
-  EXPECT_TRUE(redisson::FairLock(client, "a").Acquire({.wait = kTimeout}).ok());
-}
-
 TEST_F(RedissonLocks, JavasPermitsDoNotExpireWhateverTheName) {
   const Client client = Connect();
   redisson::PermitExpirableSemaphore slots(client, "redisson.permits");
@@ -685,18 +411,6 @@ TEST_F(RedissonLocks, JavasPermitsDoNotExpireWhateverTheName) {
   ASSERT_TRUE(permit.ok()) << permit.status();
   EXPECT_EQ(server_->Integer({"PTTL", "{redisson.permits}:timeout"}), -1);
   EXPECT_EQ(slots.Inspect()->kind, "redisson_permit_expirable_semaphore");
-}
-
-TEST_F(RedissonLocks, ReadAfterDowngradeLastsNoLongerThanItsLease) {
-  const Client client = Connect();
-  redisson::ReadWriteLock lock(client, "prices");
-  auto writes = lock.AcquireWrite({.lease = absl::Minutes(10)});
-  ASSERT_TRUE(writes.ok()) << writes.status();
-  const auto reads = lock.AcquireRead({.lease = absl::Seconds(60)});
-  ASSERT_TRUE(reads.ok()) << reads.status();
-  EXPECT_TRUE(writes->Release().ok());
-  EXPECT_EQ(server_->Text({"HGET", "prices", "mode"}), "read");
-  EXPECT_LE(server_->Integer({"PTTL", "prices"}), 60'000);
 }
 
 // A repeat may come as late as the client may send it.

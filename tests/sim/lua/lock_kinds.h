@@ -18,6 +18,7 @@ struct LockKind {
   std::vector<std::string> own_keys = {};       // what their names end with: "holds"
   std::vector<std::string> force_keys = {};     // those of a forced release alone
   std::vector<std::string> more_args = {};      // ARGV of an acquire
+  std::vector<std::string> last_args = {};      // ARGV that end those of every script
   std::string owner = "CLIENT";                 // of a request of that client
   int amount = 1;                               // tokens to reserve, or permits
   bool has_tokens = true;                       // and its grants tell how many wait

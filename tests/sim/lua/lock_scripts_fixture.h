@@ -62,6 +62,7 @@ class LockScriptsFixture : public ::testing::Test {
                                         Fence()};
     command.insert(command.end(), more_keys.begin(), more_keys.end());
     command.insert(command.end(), args.begin(), args.end());
+    command.insert(command.end(), kind_.last_args.begin(), kind_.last_args.end());
     return WithoutNotes(Split(server_->Command(command)));
   }
 
@@ -119,7 +120,8 @@ class LockScriptsFixture : public ::testing::Test {
                       int gone_ms = 0) {
     std::vector<std::string> args = {held.grant};
     const bool reads = held.owner.starts_with("read:") || held.owner.starts_with("nest:");
-    if (used == reserved && gone_ms == 0 && (reads || held.owner == held.client())) {
+    const bool plain = kind_.last_args.empty() && (reads || held.owner == held.client());
+    if (plain && used == reserved && gone_ms == 0) {
       return Eval(ScriptsFor(held).release, {}, args).DebugString();
     }
     args.push_back(absl::StrCat(used, " ", reserved, " ", gone_ms));

@@ -22,8 +22,8 @@ struct Named {
 StringMap<Named> MakeTable() {
   StringMap<Named> table;
   for (const auto* list :
-       {&kKeyCommands, &kStringCommands, &kHashCommands, &kSortedSetCommands, &kServerCommands,
-        &kPubSubCommands, &kScriptCommands, &kClusterCommands}) {
+       {&kKeyCommands, &kStringCommands, &kHashCommands, &kListCommands, &kSortedSetCommands,
+        &kServerCommands, &kPubSubCommands, &kScriptCommands, &kClusterCommands}) {
     for (const CommandSpec& command : *list) {
       Named& named = table[command.name.substr(0, command.name.find(' '))];
       const bool two = command.name.find(' ') != std::string_view::npos;
@@ -116,6 +116,15 @@ bool ParseScore(std::string_view text, double& score) {
   score = std::strtod(copy.c_str(), &end);
   return !copy.empty() && absl::ascii_isspace(static_cast<unsigned char>(copy[0])) == 0 &&
          *end == '\0' && end == copy.c_str() + copy.size() && !std::isnan(score);
+}
+
+Range ByRank(int64_t start, int64_t stop, size_t size) {
+  const auto length = static_cast<int64_t>(size);
+  if (start < 0) start = std::max<int64_t>(0, start + length);
+  if (stop < 0) stop += length;
+  stop = std::min(stop, length - 1);
+  if (start > stop || start >= length) return {};
+  return {static_cast<size_t>(start), static_cast<size_t>(stop) + 1};
 }
 
 }  // namespace redlatch::sim

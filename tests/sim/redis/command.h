@@ -94,6 +94,12 @@ bool EqualsIgnoringCase(std::string_view text, std::string_view upper);
 bool ParseInteger(std::string_view text, int64_t& number);
 bool ParseScore(std::string_view text, double& score);
 
+// The elements that a range of ranks names: [first, last).
+struct Range {
+  size_t first = 0, last = 0;
+};
+Range ByRank(int64_t start, int64_t stop, size_t size);
+
 inline constexpr std::string_view kWrongType =
     "WRONGTYPE Operation against a key holding the wrong kind of value";
 inline constexpr std::string_view kNotAnInteger = "ERR value is not an integer or out of range";
@@ -118,7 +124,7 @@ T* GetMutable(Call& call, std::string_view key, bool& failed) {
   return std::get_if<T>(call.keys.FindMutable(key));
 }
 
-extern const std::vector<CommandSpec> kKeyCommands, kStringCommands, kHashCommands,
+extern const std::vector<CommandSpec> kKeyCommands, kStringCommands, kHashCommands, kListCommands,
     kSortedSetCommands, kServerCommands, kPubSubCommands, kScriptCommands, kClusterCommands;
 
 }  // namespace redlatch::sim

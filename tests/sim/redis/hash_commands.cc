@@ -54,13 +54,31 @@ void ReplyWithFields(Call& call, bool with_values) {
 void Hrandfield(Call& call) {
   int64_t count = 0;
   if (!ParseInteger(call.Word(2), count)) return call.out.Error(kNotAnInteger);
+  const bool with_values = call.size() == 4 && EqualsIgnoringCase(call.Word(3), "WITHVALUES");
+  if (count < 0 || call.size() > (with_values ? 4U : 3U)) {
+    Unknown("this form of HRANDFIELD", call.words);
+  }
   bool failed = false;
   const Hash* const hash = Get<Hash>(call, call.Word(1), failed);
   if (failed) return;
   const size_t size =
       hash == nullptr ? 0 : std::min(hash->fields().size(), static_cast<size_t>(count));
-  call.out.Array(size);
-  for (size_t i = 0; i < size; ++i) call.out.Text(hash->fields()[i].first);
+  call.out.Array(with_values ? 2 * size : size);
+  for (size_t i = 0; i < size; ++i) {
+    call.out.Text(hash->fields()[i].first);
+    if (with_values) call.out.Text(hash->fields()[i].second);
+  }
+}
+
+// The whole hash at once, as of a small one.
+void Hscan(Call& call) {
+  if (call.Word(2) != "0") Unknown("this form of HSCAN", call.words);
+  bool failed = false;
+  Get<Hash>(call, call.Word(1), failed);
+  if (failed) return;
+  call.out.Array(2);
+  call.out.Text("0");
+  ReplyWithFields(call, true);
 }
 
 void Hgetall(Call& call) { ReplyWithFields(call, true); }
@@ -132,7 +150,8 @@ const std::vector<CommandSpec> kHashCommands = {
     {"HLEN", 2, 0, 1, 1, 1, Hlen},
     {"HGETALL", 2, 0, 1, 1, 1, Hgetall},
     {"HKEYS", 2, 0, 1, 1, 1, Hkeys},
-    {"HRANDFIELD", 3, 0, 1, 1, 1, Hrandfield},
+    {"HSCAN", -3, 0, 1, 1, 1, Hscan},
+    {"HRANDFIELD", -3, 0, 1, 1, 1, Hrandfield},
     {"HSET", -4, kWrite | kDenyOom, 1, 1, 1, Hset},
     {"HSETNX", 4, kWrite | kDenyOom, 1, 1, 1, Hsetnx},
     {"HDEL", -3, kWrite, 1, 1, 1, Hdel},

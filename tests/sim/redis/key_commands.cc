@@ -99,6 +99,12 @@ void ExpireFrom(Call& call, int64_t base_ms) {
 void Pexpire(Call& call) { ExpireFrom(call, call.keys.now_ms()); }
 void Pexpireat(Call& call) { ExpireFrom(call, 0); }
 
+void Persist(Call& call) {
+  const bool expires = call.keys.Expiry(call.Word(1)) != kNoExpiry;
+  if (expires) call.keys.SetExpiry(call.Word(1), kNoExpiry);
+  call.out.Integer(expires ? 1 : 0);
+}
+
 void KeysCommand(Call& call) {
   std::vector<std::string> keys = call.keys.Keys();
   std::erase_if(keys, [&](const std::string& key) { return !MatchesGlob(key, call.Word(1)); });
@@ -111,16 +117,6 @@ void Dbsize(Call& call) { call.out.Integer(static_cast<int64_t>(call.keys.Keys()
 void Flush(Call& call) {
   for (const std::string& key : call.keys.Keys()) call.keys.Erase(key);
   call.out.Status("OK");
-}
-
-void Rpush(Call& call) {
-  bool failed = false;
-  List* list = GetMutable<List>(call, call.Word(1), failed);
-  if (failed) return;
-  if (list == nullptr) list = &std::get<List>(call.keys.Set(call.Word(1), List()));
-  for (size_t i = 2; i < call.size(); ++i) list->emplace_back(call.Word(i));
-  call.keys.Changed(call.Word(1));
-  call.out.Integer(static_cast<int64_t>(list->size()));
 }
 
 }  // namespace
@@ -137,10 +133,10 @@ const std::vector<CommandSpec> kKeyCommands = {
     {"DUMP", 2, 0, 1, 1, 1, Dump},
     {"PEXPIRE", -3, kWrite, 1, 1, 1, Pexpire},
     {"PEXPIREAT", -3, kWrite, 1, 1, 1, Pexpireat},
+    {"PERSIST", 2, kWrite, 1, 1, 1, Persist},
     {"KEYS", 2, 0, 0, 0, 0, KeysCommand},
     {"DBSIZE", 1, 0, 0, 0, 0, Dbsize},
     {"FLUSHALL", -1, kWrite, 0, 0, 0, Flush},
-    {"RPUSH", -3, kWrite | kDenyOom, 1, 1, 1, Rpush},
 };
 
 }  // namespace redlatch::sim

@@ -78,7 +78,7 @@ class SortedSet {
   StringMap<double> scores_;  // of a large set
 };
 
-// A list. The library reads no lists; some tests put one at a lock's key.
+// A list: the queue of one of Redisson's fair locks, or what a test puts at a lock's key.
 using List = std::vector<std::string>;
 using Value = std::variant<std::string, Hash, SortedSet, List>;
 

@@ -11,7 +11,7 @@ using Bound = SortedSet::Bound;
 constexpr std::string_view kNotAFloat = "ERR value is not a valid float";
 
 struct AddRules {
-  bool if_new = false, if_old = false, if_greater = false;
+  bool if_new = false, if_old = false, if_greater = false, if_less = false;
 };
 
 // Returns the position of the first score.
@@ -24,7 +24,9 @@ size_t ReadAddRules(Call& call, AddRules& rules) {
       rules.if_old = true;
     } else if (EqualsIgnoringCase(word, "GT")) {
       rules.if_greater = true;
-    } else if (word.find_first_of("ICL") == 0) {
+    } else if (EqualsIgnoringCase(word, "LT")) {
+      rules.if_less = true;
+    } else if (word.find_first_of("IC") == 0) {
       Unknown("this form of ZADD", call.words);
     } else {
       return i;
@@ -53,7 +55,8 @@ void Zadd(Call& call) {
     const double* const old = set->Score(call.Word(i + 1));
     const bool skip = old == nullptr
                           ? rules.if_old
-                          : rules.if_new || *old == score || (rules.if_greater && score <= *old);
+                          : rules.if_new || *old == score || (rules.if_greater && score < *old) ||
+                                (rules.if_less && score > *old);
     if (skip) continue;
     set->Set(call.Word(i + 1), score) ? ++added : ++updated;
   }
@@ -74,19 +77,6 @@ void Zrem(Call& call) {
   for (size_t i = 2; set != nullptr && i < call.size(); ++i) removed += set->Remove(call.Word(i));
   if (removed > 0) EraseIfEmpty(call, *set);
   call.out.Integer(removed);
-}
-
-struct Range {
-  size_t first = 0, last = 0;  // [first, last)
-};
-
-Range ByRank(int64_t start, int64_t stop, size_t size) {
-  const auto length = static_cast<int64_t>(size);
-  if (start < 0) start = std::max<int64_t>(0, start + length);
-  if (stop < 0) stop += length;
-  stop = std::min(stop, length - 1);
-  if (start > stop || start >= length) return {};
-  return {static_cast<size_t>(start), static_cast<size_t>(stop) + 1};
 }
 
 bool ParseBound(std::string_view word, Bound& bound) {

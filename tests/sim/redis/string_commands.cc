@@ -132,6 +132,34 @@ void Setrange(Call& call) {
   call.out.Integer(static_cast<int64_t>(text->size()));
 }
 
+void Add(Call& call, int64_t by) {
+  int64_t number = 0;
+  bool failed = false;
+  const std::string* const text = Get<std::string>(call, call.Word(1), failed);
+  if (failed) return;
+  if (text != nullptr && !ParseInteger(*text, number)) return call.out.Error(kNotAnInteger);
+  if (__builtin_add_overflow(number, by, &number)) {
+    return call.out.Error("ERR increment or decrement would overflow");
+  }
+  call.keys.Set(call.Word(1), std::to_string(number), true);
+  call.out.Integer(number);
+}
+
+void Incr(Call& call) { Add(call, 1); }
+
+void Incrby(Call& call) {
+  int64_t by = 0;
+  ParseInteger(call.Word(2), by) ? Add(call, by) : call.out.Error(kNotAnInteger);
+}
+
+void Decrby(Call& call) {
+  int64_t by = 0;
+  if (!ParseInteger(call.Word(2), by)) return call.out.Error(kNotAnInteger);
+  if (by == std::numeric_limits<int64_t>::min())
+    return call.out.Error("ERR decrement would overflow");
+  Add(call, -by);
+}
+
 }  // namespace
 
 const std::vector<CommandSpec> kStringCommands = {
@@ -142,6 +170,9 @@ const std::vector<CommandSpec> kStringCommands = {
     {"DELEX", 4, kWrite, 1, 1, 1, DeleteIfEqual},
     {"PSETEX", 4, kWrite | kDenyOom, 1, 1, 1, Psetex},
     {"GETRANGE", 4, 0, 1, 1, 1, Getrange},
+    {"INCR", 2, kWrite | kDenyOom, 1, 1, 1, Incr},
+    {"INCRBY", 3, kWrite | kDenyOom, 1, 1, 1, Incrby},
+    {"DECRBY", 3, kWrite | kDenyOom, 1, 1, 1, Decrby},
     {"SETRANGE", 4, kWrite | kDenyOom, 1, 1, 1, Setrange},
 };
 
