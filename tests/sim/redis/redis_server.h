@@ -231,6 +231,7 @@ class RedisServer : private ScriptHost {
   // All keys, values and expiries, sorted.
   std::string Dump();
   const Keyspace& keys() const { return keys_; }
+  bool Has(std::string_view key) { return keys_.Find(key) != nullptr; }
   Snapshot TakeSnapshot() const { return {keys_, replication_}; }
   void Restore(const Snapshot& snapshot);
 

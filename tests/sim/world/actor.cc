@@ -13,6 +13,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "docs/code/06-a-lock-of-your-own/priority_lock.h"
+#include "redlatch/redisson/count_down_latch.h"
+#include "redlatch/redisson/fair_lock.h"
+#include "redlatch/redisson/fenced_lock.h"
+#include "redlatch/redisson/lock.h"
+#include "redlatch/redisson/permit_expirable_semaphore.h"
+#include "redlatch/redisson/read_write_lock.h"
+#include "redlatch/redisson/semaphore.h"
 #include "src/api/lock_body.h"
 #include "src/api/outcomes.h"
 #include "tests/sim/trace.h"
@@ -185,6 +192,27 @@ std::unique_ptr<RedisLockBase> Made(const Client& client, const std::string& nam
   return std::make_unique<Lock>(client, name, options);
 }
 
+std::unique_ptr<RedisLockBase> MadeReentrant(const Client& client, const SharedObject& object,
+                                             const LockOptions& options) {
+  switch (object.redisson) {
+    case Redisson::kLock:
+      return Made<redisson::Lock>(client, object.name, options);
+    case Redisson::kFencedLock:
+      return Made<redisson::FencedLock>(client, object.name, options);
+    case Redisson::kFairLock:
+      return Made<redisson::FairLock>(client, object.name, options);
+    default:
+      return Made<ReentrantLock>(client, object.name, options);
+  }
+}
+
+template <class Its, class... Args>
+std::shared_ptr<Semaphore> MadeSemaphore(Args&&... args) {
+  const auto made = std::make_shared<Its>(std::forward<Args>(args)...);
+  // The base of Redisson's is private. The plan calls only what they make public.
+  return {made, (Semaphore*)made.get()};  // NOLINT(google-readability-casting)
+}
+
 std::unique_ptr<RedisLockBase> MadeRedLock(const Client& client, const std::string& name,
                                            const LockOptions& options) {
   return std::make_unique<RedLock>(
@@ -208,6 +236,35 @@ struct Actor::Observer {
   Oracle& oracle;
   const uint64_t id;
   Observation observation;
+};
+
+// A latch of either class.
+class Actor::Latch {
+ public:
+  Latch(const Client& client, const SharedObject& object) {
+    if (object.redisson != Redisson::kNo) {
+      redissons_ = std::make_unique<redisson::CountDownLatch>(client, object.name);
+    } else {
+      own_ = std::make_unique<CountDownLatch>(client, object.name, object.capacity,
+                                              LatchOptions{.ttl = absl::Minutes(10)});
+    }
+  }
+
+  absl::Status CountDown(const std::string& id) {
+    return own_ != nullptr ? own_->CountDown(1, id) : redissons_->CountDown(1);
+  }
+  absl::StatusOr<int64_t> Count() { return own_ != nullptr ? own_->Count() : redissons_->Count(); }
+  absl::Status Wait(const LatchWaitOptions& options) {
+    return own_ != nullptr ? own_->Wait(options) : redissons_->Wait(options);
+  }
+  void WaitAsync(const LatchWaitOptions& options, CountDownLatch::WaitCallback told) {
+    own_ != nullptr ? own_->WaitAsync(options, std::move(told))
+                    : redissons_->WaitAsync(options, std::move(told));
+  }
+
+ private:
+  std::unique_ptr<CountDownLatch> own_;
+  std::unique_ptr<redisson::CountDownLatch> redissons_;
 };
 
 struct Actor::Objects {
@@ -244,22 +301,30 @@ struct Actor::Objects {
           locks.back() = Made<Election>(client, each.name, options);
           break;
         case Kind::kReentrant:
-          locks.back() = Made<ReentrantLock>(client, each.name, options);
+          locks.back() = MadeReentrant(client, each, options);
           break;
         case Kind::kReadWrite:
+          if (each.redisson != Redisson::kNo) {
+            locks.back() = Made<redisson::ReadWriteLock>(client, each.name, options);
+            break;
+          }
           locks.back() = std::make_unique<ReentrantReadWriteLock>(
               client, each.name, options,
               each.phase_fair ? ReentrantReadWriteLock::Policy::kPhaseFair
                               : ReentrantReadWriteLock::Policy::kWriterFirst);
           break;
-        case Kind::kSemaphore:
-          semaphores.back() = std::make_unique<Semaphore>(
-              client, each.name, each.capacity,
-              SemaphoreOptions{.lease = absl::Milliseconds(each.lease_ms), .turn = options.turn});
+        case Kind::kSemaphore: {
+          const SemaphoreOptions its = {.lease = options.lease, .turn = options.turn};
+          semaphores.back() =
+              each.redisson == Redisson::kSemaphore
+                  ? MadeSemaphore<redisson::Semaphore>(client, each.name, its)
+              : each.redisson == Redisson::kExpirableSemaphore
+                  ? MadeSemaphore<redisson::PermitExpirableSemaphore>(client, each.name, its)
+                  : MadeSemaphore<Semaphore>(client, each.name, each.capacity, its);
           break;
+        }
         case Kind::kLatch:
-          latches.back() = std::make_unique<CountDownLatch>(client, each.name, each.capacity,
-                                                            LatchOptions{.ttl = absl::Minutes(10)});
+          latches.back() = std::make_unique<Latch>(client, each);
           break;
         case Kind::kMulti:
           // If the locks are apart, each operation has its own lock.
@@ -275,8 +340,8 @@ struct Actor::Objects {
 
   Client client;
   std::vector<std::unique_ptr<RedisLockBase>> locks;
-  std::vector<std::unique_ptr<Semaphore>> semaphores;
-  std::vector<std::unique_ptr<CountDownLatch>> latches;
+  std::vector<std::shared_ptr<Semaphore>> semaphores;
+  std::vector<std::unique_ptr<Latch>> latches;
   std::vector<std::vector<std::unique_ptr<RedisLockBase>>> parts;
   std::vector<std::unique_ptr<Observer>> observers;  // of elections
   std::atomic<bool> observes = false;                // a thread begins to observe
@@ -450,7 +515,8 @@ void Actor::Administer(Objects& objects, const Operation& operation) {
   const int64_t asked = kernel_.now();
   absl::Status status;
   // Two clients may have the lock until the holder is told, at its next renewal at the latest.
-  const int64_t told = plan_.faults.empty() ? kSecond + 3 * plan_.latest_us * kMicro : 40 * kSecond;
+  const bool by_message = plan_.faults.empty() && object.redisson == Redisson::kNo;
+  const int64_t told = by_message ? kSecond + 3 * plan_.latest_us * kMicro : 40 * kSecond;
   if (operation.interface == Interface::kForceRelease) oracle_.Forced(Names(operation), kNever);
   if (object.kind == Kind::kSemaphore) {
     Semaphore& semaphore = *objects.semaphores[at];
@@ -475,7 +541,7 @@ void Actor::Administer(Objects& objects, const Operation& operation) {
   Judge(status, judged, asked);
 }
 
-absl::Status Actor::CheckCount(CountDownLatch& latch, const SharedObject& object) {
+absl::Status Actor::CheckCount(Latch& latch, const SharedObject& object) {
   oracle_.UsesLatch(object.name);
   const int64_t confirmed = oracle_.ConfirmedCounts(object.name);
   const absl::StatusOr<int64_t> left = latch.Count();
@@ -677,7 +743,10 @@ Oracle::Request Actor::RequestOf(const Operation& operation, uint64_t owner) con
 
 Oracle::Hold Actor::HeldBy(const Operation& operation, const redlatch::Hold& hold) const {
   const SharedObject& object = ObjectOf(operation);
-  return {.acknowledged = object.replica_acks > 0,
+  const bool fenced = object.redisson == Redisson::kFencedLock;
+  return {.may_lack_token = object.redisson != Redisson::kNo && !fenced,
+          .counts_tokens = fenced,
+          .acknowledged = object.replica_acks > 0,
           .quarantined = plan_.quarantine_ms > 0,
           .valid = [hold] { return hold.valid(); },
           .remaining = [hold] { return hold.remaining(); },
@@ -700,7 +769,7 @@ void Actor::DoStd(Objects& objects, const Operation& operation, uint64_t owner) 
   const std::unique_ptr<MultiLock> multi = MultiOf(objects, operation);
   const SharedObject& object = ObjectOf(operation);
   RedisLockBase& lock = multi != nullptr ? *multi : LockOf(objects, operation);
-  auto* const read_write = operation.shared ? static_cast<ReentrantReadWriteLock*>(&lock) : nullptr;
+  auto* const read_write = operation.shared ? static_cast<ReadWriteLockBase*>(&lock) : nullptr;
   const auto wait = std::chrono::milliseconds(std::max<int64_t>(operation.wait_ms, 0));
   Asking asking(kernel_, oracle_, RequestOf(operation, owner));
   bool got = true;
@@ -738,7 +807,7 @@ void Actor::DoStd(Objects& objects, const Operation& operation, uint64_t owner) 
   const bool may_lack_token = untold || ((simple || object.kind == Kind::kMulti) &&
                                          (!plan_.faults.empty() || plan_.late_one_in > 0));
   Oracle::Hold held = HeldBy(operation, hold);
-  held.may_lack_token = may_lack_token;
+  held.may_lack_token = held.may_lack_token || may_lack_token;
   const auto ids = asking.Granted(std::move(held), &hold);
   const bool reenters = operation.nested && object.kind == Kind::kReentrant;
   const bool nested = reenters && lock.try_lock();
@@ -773,13 +842,13 @@ void Actor::DoLease(Objects& objects, const Operation& operation, uint64_t owner
       operation.interface == Operation::Interface::kAcquireAsync,
       Expects(Describe(operation, plan_)),
       [&] {
-        return operation.shared ? static_cast<ReentrantReadWriteLock&>(lock).AcquireRead(options)
+        return operation.shared ? static_cast<ReadWriteLockBase&>(lock).AcquireRead(options)
                : HasSharedOwner(operation) ? support::AcquireAs(lock, Owner("job"), options)
                                            : lock.Acquire(options);
       },
       [&](auto told) {
         operation.shared
-            ? static_cast<ReentrantReadWriteLock&>(lock).AcquireReadAsync(options, std::move(told))
+            ? static_cast<ReadWriteLockBase&>(lock).AcquireReadAsync(options, std::move(told))
         : HasSharedOwner(operation)
             ? support::AcquireAsyncAs(lock, Owner("job"), options, std::move(told))
             : lock.AcquireAsync(options, std::move(told));
@@ -1013,15 +1082,16 @@ void Actor::DoStdPermit(Objects& objects, Operation operation, uint64_t owner) {
 // The first half of the interfaces count, while counts are left, and the others wait.
 void Actor::DoLatch(Objects& objects, const Operation& operation) {
   const SharedObject& object = ObjectOf(operation);
-  CountDownLatch& latch = *objects.latches[static_cast<size_t>(operation.object)];
+  Latch& latch = *objects.latches[static_cast<size_t>(operation.object)];
   const int64_t asked = kernel_.now();
   oracle_.UsesLatch(object.name);
   if (operation.interface < Operation::Interface::kAcquire &&
       oracle_.MayCount(object.name, object.capacity)) {
     // All calls with one id count once.
     const std::string id = operation.owner ? absl::StrCat(process_->name, " ", ++campaigns_) : "";
-    absl::Status counted = latch.CountDown(1, id);
-    if (!id.empty() && operation.nested) counted = latch.CountDown(1, id);
+    absl::Status counted = latch.CountDown(id);
+    const bool again = !id.empty() && operation.nested && object.redisson == Redisson::kNo;
+    if (again) counted = latch.CountDown(id);
     if (counted.ok()) oracle_.Counted(object.name, process_, object.capacity);
     Operation judged = operation;
     judged.interface = Operation::Interface::kLock;

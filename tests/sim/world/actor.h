@@ -57,6 +57,7 @@ class Actor {
  private:
   struct Observer;  // of an election
   struct Objects;   // the locks of this process
+  class Latch;
 
   void Main();
   void Use(const ClientOptions& options);
@@ -67,7 +68,7 @@ class Actor {
   void Do(Objects& objects, const Operation& operation, uint64_t owner);
   void Administer(Objects& objects, const Operation& operation);
   void CheckStats(const LockStats& all);
-  absl::Status CheckCount(CountDownLatch& latch, const SharedObject& object);
+  absl::Status CheckCount(Latch& latch, const SharedObject& object);
   void DoLatch(Objects& objects, const Operation& operation);
   void DoStd(Objects& objects, const Operation& operation, uint64_t owner);
   void DoElection(Objects& objects, const Operation& operation, uint64_t owner);

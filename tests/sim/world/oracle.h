@@ -53,7 +53,8 @@ class Oracle {
     uint64_t owner = 0;  // holds of one owner do not exclude each other
     uint64_t token = 0;  // 0: has none
     bool may_lack_token = false;
-    bool acknowledged = false;  // by all replicas
+    bool counts_tokens = false;  // so they begin again if the counter is lost
+    bool acknowledged = false;   // by all replicas
     bool quarantined = false;
     int64_t asked = 0;
     int64_t granted = 0;  // set by Granted()
@@ -133,6 +134,7 @@ class Oracle {
   bool MayLackCounts(const std::string& name) {
     return latches_[name].used_since < loses_counts_until_;
   }
+  void UseRedisson() { uses_redisson_ = true; }
 
   // A process observes an election, and sees changes; an epoch of 0 means that there is no leader.
   // A leader's value is its name and a number, which grows within its term.
@@ -294,6 +296,7 @@ class Oracle {
   bool tokens_grow_ = true;
   int64_t loses_counts_until_ = 0;
   int64_t repeats_counts_until_ = 0;
+  bool uses_redisson_ = false;
   std::map<std::string, Object> objects_;
   std::map<std::string, Latch> latches_;
   std::map<uint64_t, Observer> observers_;

@@ -284,6 +284,46 @@ void AddCalm(Random& random, Plan& plan) {
   }
 }
 
+// Each object becomes one of Redisson's, of its kind if there is such a class, and otherwise a
+// lock.
+void UseRedisson(Random& random, Plan& plan) {
+  for (SharedObject& each : plan.objects) {
+    switch (each.kind) {
+      case Kind::kReadWrite:
+        each.redisson = Redisson::kReadWriteLock;
+        break;
+      case Kind::kSemaphore:
+        each.redisson = random.OneIn(2) ? Redisson::kSemaphore : Redisson::kExpirableSemaphore;
+        // If its key is deleted, its number is wrong from then on.
+        std::erase_if(plan.faults,
+                      [](const Fault& fault) { return fault.kind == FaultKind::kDeleteKey; });
+        break;
+      case Kind::kLatch:
+        each.redisson = Redisson::kLatch;
+        break;
+      default:
+        each.kind = Kind::kReentrant;
+        each.capacity = 1;
+        each.redisson = static_cast<Redisson>(1 + random.Below(3));
+    }
+    each.turn_ms = each.keep_ms = each.apart = 0;
+    each.own = each.tells = each.phase_fair = false;
+  }
+  for (ClientPlan& client : plan.clients) {
+    for (auto& thread : client.threads) {
+      for (Operation& each : thread) {
+        const SharedObject& object = plan.objects[static_cast<size_t>(each.object)];
+        each.at_least_ms = 0;
+        if (object.kind == Kind::kReentrant) each.permits = 1;
+        const bool counts = object.kind == Kind::kSemaphore || object.kind == Kind::kLatch;
+        if (counts && each.interface > Operation::Interface::kInspect) {
+          each.interface = Operation::Interface::kInspect;
+        }
+      }
+    }
+  }
+}
+
 void SetTiming(Random& random, Plan& plan) {
   plan.preempt_one_in = static_cast<uint64_t>(OneOf(random, {0, 100, 20, 5}));
   plan.longest_stall_us = OneOf(random, {0, 0, 20, 300});
@@ -308,6 +348,18 @@ const char* Name(Kind kind) {
   constexpr const char* kNames[] = {"simple lock", "reentrant lock", "read-write lock", "semaphore",
                                     "latch",       "multi-lock",     "election"};
   return kNames[static_cast<size_t>(kind)];
+}
+
+const char* Name(Redisson redisson) {
+  constexpr const char* kNames[] = {"",
+                                    "Lock",
+                                    "FencedLock",
+                                    "FairLock",
+                                    "ReadWriteLock",
+                                    "Semaphore",
+                                    "PermitExpirableSemaphore",
+                                    "CountDownLatch"};
+  return kNames[static_cast<size_t>(redisson)];
 }
 
 bool LosesData(FaultKind kind) {
@@ -346,6 +398,8 @@ bool Plan::Has(FaultKind kind) const {
   return std::any_of(faults.begin(), faults.end(),
                      [=](const Fault& each) { return each.kind == kind; });
 }
+
+bool UsesRedisson(const Plan& plan) { return plan.objects[0].redisson != Redisson::kNo; }
 
 bool UsesAcks(const Plan& plan) {
   return std::any_of(plan.objects.begin(), plan.objects.end(),
@@ -387,7 +441,9 @@ Plan MakePlan(uint64_t seed, const PlanLimits& limits) {
   return plan;
 }
 
-Plan MakePlan(Random random, const PlanLimits& limits) {
+namespace {
+
+Plan MakeOwnPlan(Random& random, const PlanLimits& limits) {
   // Each part has its own random numbers, so that a change of one leaves the others as they are.
   Random timing = random.Fork();
   Random objects = random.Fork();
@@ -440,6 +496,15 @@ Plan MakePlan(Random random, const PlanLimits& limits) {
     AddFaults(faults, plan, limits, which, span_ms);
   }
   if (!plan.brief) AddCalm(clients, plan);
+  return plan;
+}
+
+}  // namespace
+
+Plan MakePlan(Random random, const PlanLimits& limits) {
+  Plan plan = MakeOwnPlan(random, limits);
+  const bool possible = plan.group != Group::kQuorum && plan.quarantine_ms == 0;
+  if (possible && random.OneIn(6)) UseRedisson(random, plan);
   return plan;
 }
 
@@ -593,8 +658,9 @@ std::string Describe(const Plan& plan) {
       plan.administers ? ", administered" : "", plan.brief ? ", brief" : "",
       plan.one_by_one ? ", one by one" : "", "\n");
   for (const SharedObject& object : plan.objects) {
-    absl::StrAppend(&text, "  ", object.name, ": ", Name(object.kind), ", capacity ",
-                    object.capacity, ", lease ", object.lease_ms, " ms, turn ",
+    absl::StrAppend(&text, "  ", object.name, ": ", Name(object.kind),
+                    object.redisson == Redisson::kNo ? "" : ", Redisson's ", Name(object.redisson),
+                    ", capacity ", object.capacity, ", lease ", object.lease_ms, " ms, turn ",
                     object.turn_ms ? absl::StrCat(*object.turn_ms, " ms") : "by default", ", keep ",
                     object.keep_ms, " ms, stop margin ", object.stop_margin_ms, " ms, grace ",
                     object.grace_ms, " ms, at most ", object.at_most_ms, " ms",

@@ -23,8 +23,21 @@ enum class Kind : uint8_t {
   kElection
 };
 
+// One of the classes that share their locks with Java's Redisson, in place of its kind's own class.
+enum class Redisson : uint8_t {
+  kNo,
+  kLock,
+  kFencedLock,
+  kFairLock,
+  kReadWriteLock,
+  kSemaphore,
+  kExpirableSemaphore,
+  kLatch
+};
+
 struct SharedObject {
   Kind kind = Kind::kSimple;
+  Redisson redisson = Redisson::kNo;  // in all objects of a plan, or in none
   std::string name;
   int64_t capacity = 1;  // of a semaphore; of a latch, the counts until it opens
   int64_t lease_ms = 1000;
@@ -167,6 +180,7 @@ struct PlanLimits {
 
 // Faults, if there are any, cost no lease and make no call fail: clients recover at once.
 bool LosesNothing(const Plan& plan);
+bool UsesRedisson(const Plan& plan);
 // Returns true if clients wait for replicas.
 bool UsesAcks(const Plan& plan);
 // In nanoseconds, and not shorter than a claim.
@@ -189,6 +203,7 @@ std::string Describe(const Fault& fault);
 const char* Name(FaultKind kind);
 const char* Name(Group group);
 const char* Name(Kind kind);
+const char* Name(Redisson redisson);
 
 // Faults after which a server has forgotten its grants.
 bool LosesData(FaultKind kind);

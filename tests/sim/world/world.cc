@@ -17,6 +17,8 @@ constexpr int64_t kHeartbeat = 10 * kSecond;
 // can be promised, so they are slow only for a while.
 constexpr int64_t kSlowLink = 400'000;  // us
 constexpr int64_t kSlowest = 10 * kSecond;
+// For so long, a dead waiter of one of Redisson's fair locks delays others.
+constexpr int64_t kPlaceOfDead = 3 * kHeartbeat;
 // A fence and a semaphore's capacity last for a day. What describes a server lasts for longer.
 constexpr int64_t kLongestLeft = 26 * 3600 * kSecond;
 
@@ -31,7 +33,7 @@ bool StaysAfterRelease(const std::string& key) {
   return absl::EndsWith(key, ":fence") || absl::StrContains(key, ".gone.") ||
          absl::StrContains(key, ".forced") || absl::EndsWith(key, ":election.observers") ||
          absl::StartsWith(key, "redlatch:client:") || key == "redlatch:quorum" ||
-         absl::StrContains(key, "reign");
+         absl::StartsWith(key, "redisson_unlock_latch:") || absl::StrContains(key, "reign");
 }
 
 }  // namespace
@@ -50,8 +52,10 @@ World::World(const Plan& plan, Random random)
       start_(kernel_.now()) {
   // Native acquisitions and contention must meet often.
   for (const SharedObject& each : plan.objects) {
-    if (each.own) oracle_.Unordered(each.name);
+    const bool has_queue = each.redisson == Redisson::kNo || each.redisson == Redisson::kFairLock;
+    if (each.own || !has_queue) oracle_.Unordered(each.name);
   }
+  if (UsesRedisson(plan)) oracle_.UseRedisson();
   internal::longest_native_pause = plan.seed % 4 == 0 ? 1024 : plan.seed % 4;
 }
 
@@ -75,6 +79,7 @@ int64_t World::QuietFrom() const {
   int64_t rest = plan_.restart_delay_ms > 0 ? plan_.restart_delay_ms * kMilli + kHeartbeat : 0;
   rest += plan_.quarantine_ms * kMilli;
   if (end > start_) rest += LongestLease(plan_) + kHeartbeat + 5 * kSecond;
+  if (end > start_ && UsesRedisson(plan_)) rest += kPlaceOfDead;
   for (const Fault& each : plan_.faults) {
     if (each.kind == FaultKind::kClockBack)
       rest += each.length_ms * kMilli;  // so leases are longer
@@ -88,6 +93,7 @@ RunResult World::Run() {
                                 for (const auto& each : actors_) clients.push_back(each->process());
                                 return clients;
                               }});
+  SetNumbers(/*at_first=*/true);
   const std::vector<std::string> urls = {group_->Url(), group_->OtherUrl()};
   for (size_t i = 0; i < plan_.clients.size(); ++i) {
     actors_.push_back(std::make_unique<Actor>(kernel_, oracle_, plan_, i, urls, QuietFrom()));
@@ -173,7 +179,7 @@ void World::ExcuseIdleness() {
   // A waiter that needs acks may ask for its grant only with the confirmation, 100 ms later.
   if (UsesAcks(plan_)) handover += 400 * kMilli;
   // Only a heartbeat is promised. For quorums and acks, it may take one after faults.
-  const bool slow = plan_.group == Group::kQuorum || UsesAcks(plan_);
+  const bool slow = plan_.group == Group::kQuorum || UsesAcks(plan_) || UsesRedisson(plan_);
   if (slow && !plan_.faults.empty()) handover = kHeartbeat + kSecond;
   // A client may notice only at its next use that another server has the lock now.
   const bool moved = (plan_.group == Group::kSentinel || plan_.group == Group::kCluster) &&
@@ -212,6 +218,7 @@ bool World::AllDone() const {
 void World::CheckOften() {
   if (AllDone() || !oracle_.violation().empty()) return;
   group_->Tick();
+  SetNumbers(/*at_first=*/false);
   oracle_.CheckIdle();
   for (const auto& host : group_->hosts()) {
     const std::string& busy = host->redis().counts().busy;
@@ -275,8 +282,9 @@ void World::CheckKeys(bool all_gone) {
     int64_t its_expiry = 0;
     keys.ForEach([&](const std::string& key, int64_t expiry) {
       const int64_t longest = LongestTtl(key);
-      const bool broken = (all_gone && longest <= kLongestLeft) || expiry == kNoExpiry ||
-                          (expiry - now_ms) * kMilli > longest;
+      const bool broken =
+          !LastsForEver(key) && ((all_gone && longest <= kLongestLeft) || expiry == kNoExpiry ||
+                                 (expiry - now_ms) * kMilli > longest);
       if (broken && (first.empty() || key < first)) first = key, its_expiry = expiry;
     });
     if (first.empty()) continue;
@@ -303,7 +311,7 @@ void World::CheckNothingHeld() {
       // whose queue was deleted stays until no client has waited for a while.
       const bool queued =
           (plan_.brief || plan_.Has(FaultKind::kDeleteKey)) && absl::StartsWith(key, "redlatch:");
-      if (stays || queued || IsOfLatch(key)) continue;
+      if (stays || queued || IsOfLatch(key) || LastsForEver(key)) continue;
       return oracle_.Violated(absl::StrCat("P2: the key ", key, " is at ",
                                            ToString(host->address()), ", and nothing is held"));
     }
@@ -320,6 +328,44 @@ bool World::IsOfLatch(const std::string& key) const {
            (key == KeyOf(it) ||
             absl::StartsWith(key, absl::StrCat("redlatch:2:{", KeyOf(it), "}:")));
   });
+}
+
+// Redisson gives no expiry to its numbers, nor to the permits of a semaphore and a fair lock's
+// queue.
+bool World::LastsForEver(const std::string& key) const {
+  return UsesRedisson(plan_) &&
+         std::any_of(plan_.objects.begin(), plan_.objects.end(), [&](const SharedObject& it) {
+           const std::string name = absl::StrCat("{", KeyOf(it), "}");
+           switch (it.redisson) {
+             case Redisson::kFencedLock:
+               return key == absl::StrCat("redisson_lock_token:", name);
+             case Redisson::kFairLock:
+               return key == absl::StrCat("redisson_lock_queue:", name) ||
+                      key == absl::StrCat("redisson_lock_timeout:", name);
+             case Redisson::kSemaphore:
+             case Redisson::kExpirableSemaphore:
+               return key == KeyOf(it) || key == absl::StrCat(name, ":timeout") ||
+                      key == absl::StrCat("redlatch:2:", name, ":redisson.permits");
+             case Redisson::kLatch:
+               return key == KeyOf(it);
+             default:
+               return false;
+           }
+         });
+}
+
+// A Java program sets the counts of latches at first, and the permits of semaphores whenever a
+// server does not have them.
+void World::SetNumbers(bool at_first) {
+  if (!UsesRedisson(plan_)) return;
+  for (const SharedObject& each : plan_.objects) {
+    const bool sets = each.kind == Kind::kSemaphore || (each.kind == Kind::kLatch && at_first);
+    const std::string key = KeyOf(each);
+    for (const auto& host : group_->hosts()) {
+      if (!sets || !host->up() || host->hangs() || host->redis().Has(key)) continue;
+      host->redis().Execute({"SET", key, absl::StrCat(each.capacity)});
+    }
+  }
 }
 
 void World::CheckTheEnd() {
@@ -355,7 +401,8 @@ int64_t World::Recovery(const Fault& fault, const SharedObject& object) const {
                      fault.kind == FaultKind::kTwoPrimaries || Denies(fault);
   const bool of_client = fault.kind <= FaultKind::kCrash || fault.kind == FaultKind::kCrashMany;
   const int64_t again = of_client ? kSecond : 2 * kSecond;
-  return again + (stays ? LongestLease(plan_, object) : 0);
+  const bool keeps_place = Kills(fault.kind) && object.redisson == Redisson::kFairLock;
+  return again + (stays ? LongestLease(plan_, object) : 0) + (keeps_place ? kPlaceOfDead : 0);
 }
 
 // Excuses what the fault may delay, and whose calls may fail.
@@ -387,7 +434,7 @@ void World::Excuse(const Fault& fault) {
 
 // Living clients repeat the counts that an older copy lacks, if the copy has the latch.
 bool World::LosesCounts(const Fault& fault) {
-  if (fault.kind != FaultKind::kRestartOld || plan_.Has(FaultKind::kCrash) ||
+  if (fault.kind != FaultKind::kRestartOld || UsesRedisson(plan_) || plan_.Has(FaultKind::kCrash) ||
       plan_.Has(FaultKind::kCrashMany)) {
     return true;
   }

@@ -65,6 +65,8 @@ class World {
   void CheckNothingHeld();
   std::string KeyOf(const SharedObject& object) const;
   bool IsOfLatch(const std::string& key) const;
+  bool LastsForEver(const std::string& key) const;
+  void SetNumbers(bool at_first);
   int64_t EndOf(const Fault& fault) const;
   int64_t QuietFrom() const;
   bool AllDone() const;
