@@ -353,6 +353,24 @@ int64_t RedisServer::AckedBy(int64_t offset) const {
                        [offset](const auto& ack) { return ack.second >= offset; });
 }
 
+void RedisServer::Synced(int64_t offset) {
+  synced_ = offset;
+  EndWaits();
+}
+
+bool RedisServer::EndsWait(const Connection::Waiting& waiting, Output& out) const {
+  const int64_t replicas = AckedBy(waiting.offset);
+  const int64_t local = synced_ >= waiting.offset ? 1 : 0;
+  const bool enough = replicas >= waiting.replicas && local >= waiting.local;
+  if (!enough && now_us_ < waiting.until_us) return false;
+  if (waiting.aof) {
+    out.Array(2);
+    out.Integer(local);
+  }
+  out.Integer(replicas);
+  return true;
+}
+
 int64_t RedisServer::NextTimeout() const {
   int64_t next = kNever;
   for (const auto& [id, connection] : connections_) {
@@ -366,11 +384,9 @@ void RedisServer::Tick() { EndWaits(); }
 void RedisServer::EndWaits() {
   for (auto& [id, connection] : connections_) {
     if (!connection.waiting) continue;
-    const Connection::Waiting waiting = *connection.waiting;
-    const int64_t acked = AckedBy(waiting.offset);
-    if (acked < waiting.replicas && now_us_ < waiting.until_us) continue;
+    RespOutput out(connection.output);
+    if (!EndsWait(*connection.waiting, out)) continue;
     connection.waiting.reset();
-    RespOutput(connection.output).Integer(acked);
     SendLater(id);
     ExecuteInput(connection);
   }

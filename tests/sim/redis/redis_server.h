@@ -177,7 +177,9 @@ struct ServerOptions {
 
 // A client's connection.
 struct Connection {
-  struct Waiting {  // in WAIT
+  struct Waiting {  // in WAIT or WAITAOF
+    bool aof;
+    int64_t local;
     int64_t replicas;
     int64_t offset;
     int64_t until_us;
@@ -252,6 +254,9 @@ class RedisServer : private ScriptHost {
   // At a primary: a replica reports its offset, for WAIT and INFO.
   void AckFromReplica(uint64_t replica, int64_t offset);
   void RemoveReplica(uint64_t replica);
+  // For WAITAOF: everything up to that offset is on the server's disk.
+  void Synced(int64_t offset);
+  int64_t synced() const { return synced_; }
 
   void SetCluster(ClusterView view);
   const ClusterView& cluster() const { return cluster_; }
@@ -319,6 +324,8 @@ class RedisServer : private ScriptHost {
   int64_t Publish(std::string_view channel, std::string_view text, bool sharded);
   void Deliver(const Message& message);
   void EndWaits();
+  // Replies if so many have it, or if its time is over.
+  bool EndsWait(const Connection::Waiting& waiting, Output& out) const;
   int64_t AckedBy(int64_t offset) const;
   void LeaveSlots();
   std::string MakeId();
@@ -343,6 +350,7 @@ class RedisServer : private ScriptHost {
   std::vector<Message> messages_;  // of the running command
   bool published_ = false;
   std::map<uint64_t, int64_t> acks_;
+  int64_t synced_ = 0;
   ClusterView cluster_;
   std::vector<Refusal> refusals_;
   Counts counts_;

@@ -210,26 +210,32 @@ struct ServerCommands {
     call.out.Array(0);
   }
 
-  static void Wait(Call& call) {
+  static void WaitFor(Call& call, bool aof) {
     RedisServer& server = call.server;
-    int64_t replicas = 0, timeout_ms = 0;
-    if (!ParseInteger(call.Word(1), replicas)) return call.out.Error(kNotAnInteger);
-    if (!ParseInteger(call.Word(2), timeout_ms) || timeout_ms < 0) {
+    int64_t local = 0, replicas = 0, timeout_ms = 0;
+    const size_t last = call.size() - 1;
+    if ((aof && !ParseInteger(call.Word(1), local)) ||
+        !ParseInteger(call.Word(last - 1), replicas)) {
+      return call.out.Error(kNotAnInteger);
+    }
+    if (!ParseInteger(call.Word(last), timeout_ms) || timeout_ms < 0) {
       return call.out.Error("ERR timeout is not an integer or out of range");
     }
     if (server.role_.is_replica()) {
-      return call.out.Error(
-          "ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 "
-          "if a replica is configured to be writable (which is not the default) writes to replicas "
-          "are just local and are not propagated.");
+      return call.out.Error(absl::StrCat(
+          "ERR ", aof ? "WAITAOF" : "WAIT",
+          " cannot be used with replica instances. Please also note that ",
+          aof ? "writes to replicas are just local and are not propagated."
+              : "since Redis 4.0 if a replica is configured to be writable (which is not the "
+                "default) writes to replicas are just local and are not propagated."));
     }
-    const int64_t offset = call.connection.write_offset;
-    const int64_t acked = server.AckedBy(offset);
-    if (acked >= replicas) return call.out.Integer(acked);
     const int64_t until_us =
         timeout_ms == 0 ? std::numeric_limits<int64_t>::max() : server.now_us_ + 1000 * timeout_ms;
-    call.connection.waiting = Connection::Waiting{replicas, offset, until_us};
+    const Connection::Waiting waiting{aof, local, replicas, call.connection.write_offset, until_us};
+    if (!server.EndsWait(waiting, call.out)) call.connection.waiting = waiting;
   }
+  static void Wait(Call& call) { WaitFor(call, false); }
+  static void Waitaof(Call& call) { WaitFor(call, true); }
 
   static void Asking(Call& call) {
     call.connection.asking = true;
@@ -434,6 +440,7 @@ const std::vector<CommandSpec> kServerCommands = {
     {"INFO", -1, kLoading, 0, 0, 0, C::Info},
     {"ROLE", 1, kNoScript | kLoading, 0, 0, 0, C::RoleCommand},
     {"WAIT", 3, kNoScript, 0, 0, 0, C::Wait},
+    {"WAITAOF", 4, kNoScript, 0, 0, 0, C::Waitaof},
 };
 
 const std::vector<CommandSpec> kPubSubCommands = {

@@ -22,6 +22,8 @@
 #include "redlatch/redisson/semaphore.h"
 #include "src/api/lock_body.h"
 #include "src/api/outcomes.h"
+#include "src/base/clock.h"
+#include "src/lock/client_core.h"
 #include "tests/sim/trace.h"
 #include "tests/support/acquire_as.h"
 
@@ -278,7 +280,7 @@ struct Actor::Objects {
       const LockOptions options{.lease = absl::Milliseconds(each.lease_ms),
                                 .turn = TurnOf(each),
                                 .cache_for = absl::Milliseconds(each.keep_ms),
-                                .acks = {.replicas = each.replica_acks},
+                                .acks = {.replicas = each.replica_acks, .fsync = each.fsync},
                                 .stop_margin = absl::Milliseconds(each.stop_margin_ms),
                                 .at_most = each.at_most_ms == 0
                                                ? absl::InfiniteDuration()
@@ -363,13 +365,41 @@ void Actor::Start() {
   process_->clock.speed = plan_.clients[number_].clock_speed;
   process_->clock.offset = static_cast<int64_t>(number_ + 1) * 1000 * kSecond;
   ++lives_;
+  quick_exit_ = false;
+  dies_ = nullptr;
+  cores_.clear();
   kernel_.Spawn(process_, [this] { Main(); });
 }
 
-void Actor::Crash() {
+void Actor::End(Ending how, std::function<void()> dies) {
+  dies_ = std::move(dies);
+  quick_exit_ = how == Ending::kQuickExit;
+  if (how == Ending::kKilled) Die();
+  if (how == Ending::kExit) kernel_.Spawn(process_, [this] { Exit(); });
+}
+
+void Actor::Die() {
   if (done_ || process_->dead) return;
+  dies_();
   oracle_.Died(process_);
   kernel_.Kill(process_);
+}
+
+// What the library has registered with atexit(), for this process alone.
+void Actor::Exit() {
+  constexpr int64_t kLongest = 150 * kMilli;
+  const int64_t began = kernel_.now();
+  const base::Instant until = base::Now() + absl::Nanoseconds(kLongest);
+  for (const auto& each : std::vector(cores_)) {
+    if (const auto core = each.lock()) core->GiveBackAtExit(until);
+  }
+  if (kernel_.now() - began > kLongest + kLateness && process_->stopped_until < began) {
+    oracle_.Violated(absl::StrCat("exit() of ", process_->name, " took ",
+                                  (kernel_.now() - began) / kMilli, " ms"));
+  }
+  if (done_) return;
+  Die();
+  kernel_.Block(kNever);
 }
 
 void Actor::Main() {
@@ -389,6 +419,7 @@ void Actor::Use(const ClientOptions& options) {
   const bool two = std::any_of(plan_.objects.begin(), plan_.objects.end(),
                                [](const SharedObject& each) { return each.apart > 1; });
   const Client another = two ? *Client::Connect(urls_[1], options) : *client;
+  cores_ = {client->core(), another.core()};
   const auto objects = std::make_unique<Objects>(
       *std::move(client), another, plan_,
       [this, process = process_](const LostLease& lost) {
@@ -484,6 +515,9 @@ void Actor::Run(Objects& objects, size_t thread) {
     kernel_.CountStep();
     Do(objects, operation, owner);
     Trace::Say(process_->name, " thread ", thread, " is through");
+    if (!quick_exit_) continue;
+    Die();
+    kernel_.Block(kNever);
   }
 }
 
@@ -561,9 +595,10 @@ std::unique_ptr<MultiLock> Actor::MultiOf(Objects& objects, const Operation& ope
     }
     return std::make_unique<MultiLock>(std::move(parts));
   }
-  return std::make_unique<MultiLock>(objects.client, Names(operation),
-                                     MultiLockOptions{.lease = absl::Milliseconds(object.lease_ms),
-                                                      .acks = {.replicas = object.replica_acks}});
+  return std::make_unique<MultiLock>(
+      objects.client, Names(operation),
+      MultiLockOptions{.lease = absl::Milliseconds(object.lease_ms),
+                       .acks = {.replicas = object.replica_acks, .fsync = object.fsync}});
 }
 
 std::vector<std::string> Actor::Names(const Operation& operation) const {
@@ -613,7 +648,7 @@ void Actor::Judge(const absl::Status& status, const Operation& operation, int64_
                          operation.interface <= Operation::Interface::kAcquireAsync;
   const int64_t stop = operation.stop_ms * kMilli;
   // A blocking call notices its stop only when its request in flight is over.
-  const bool fast = plan_.faults.empty() && ObjectOf(operation).replica_acks == 0;
+  const bool fast = plan_.faults.empty() && !ObjectOf(operation).acked();
   const int64_t request = fast ? 10 * plan_.latest_us * kMicro : kSecond;
   if (stoppable && (fast || !MovesServer(plan_.group)) && stop >= 0 &&
       took > stop + stop / 100 + request + answers + kLateness && process_->stopped_until < asked) {
@@ -640,7 +675,7 @@ void Actor::Judge(const absl::Status& status, const Operation& operation, int64_
         operation.interface >= Operation::Interface::kInspect)) ||
       // Its time was over, or its release was forced, before the replicas confirmed it.
       (absl::IsUnavailable(status) && (ends || operation.stop_ms >= 0 || plan_.administers) &&
-       ObjectOf(operation).replica_acks > 0);
+       ObjectOf(operation).acked());
   // If locks are taken one by one, the first lease may end before the last is granted.
   const bool over = apart > 0 && ends && (plan_.administers || plan_.late_one_in > 0) &&
                     (absl::IsAborted(status) || absl::IsUnavailable(status));
@@ -746,7 +781,7 @@ Oracle::Hold Actor::HeldBy(const Operation& operation, const redlatch::Hold& hol
   const bool fenced = object.redisson == Redisson::kFencedLock;
   return {.may_lack_token = object.redisson != Redisson::kNo && !fenced,
           .counts_tokens = fenced,
-          .acknowledged = object.replica_acks > 0,
+          .acknowledged = object.acked(),
           .quarantined = plan_.quarantine_ms > 0,
           .valid = [hold] { return hold.valid(); },
           .remaining = [hold] { return hold.remaining(); },
@@ -952,7 +987,7 @@ void Actor::RunTerm(Objects& objects, const Operation& operation, uint64_t owner
   const auto work = [&](const std::stop_token& ends, FencingToken epoch) {
     const auto leads = [&] { return !ends.stop_requested(); };
     const auto ids = asking.Granted({.token = epoch.value(),
-                                     .acknowledged = object.replica_acks > 0,
+                                     .acknowledged = object.acked(),
                                      .quarantined = plan_.quarantine_ms > 0,
                                      .valid = leads,
                                      .remaining = [] { return absl::Seconds(1); },

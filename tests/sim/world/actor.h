@@ -37,10 +37,16 @@ class Actor {
   Actor(Kernel& kernel, Oracle& oracle, const Plan& plan, size_t number,
         std::vector<std::string> urls, int64_t probes_at);
 
-  // Runs in a new process. After Crash(), it continues with the operations that no thread had
-  // started.
+  // Runs in a new process. After the end of another, it continues with the operations that no
+  // thread had started.
   void Start();
-  void Crash();
+  // How a process ends: by SIGKILL; by _exit(), right after an operation; or by exit(), which
+  // another of its threads calls.
+  enum class Ending : uint8_t { kKilled, kQuickExit, kExit };
+  // `dies` is called just before its threads stop.
+  void End(Ending how, std::function<void()> dies);
+  void Die();
+  bool ends() const { return dies_ != nullptr; }
 
   Process* process() const { return process_; }
   bool done() const { return done_; }
@@ -61,6 +67,7 @@ class Actor {
 
   void Main();
   void Use(const ClientOptions& options);
+  void Exit();
   void Run(Objects& objects, size_t thread);
   // The oracle's number of that thread in this life of the process.
   uint64_t OwnerOf(size_t thread) const;
@@ -123,6 +130,9 @@ class Actor {
   int lives_ = 0;
   int campaigns_ = 0;
   bool done_ = false;
+  std::vector<std::weak_ptr<internal::ClientCore>> cores_;  // of the process's clients
+  bool quick_exit_ = false;
+  std::function<void()> dies_;
   uint64_t failures_ = 0;
   uint64_t calls_ = 0;
   uint64_t judged_calls_ = 0;

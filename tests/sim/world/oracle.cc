@@ -369,14 +369,23 @@ void Oracle::TellsLoss(const Process* process, const std::string& name, uint64_t
   }
 }
 
-bool Oracle::Uses(const Process* process, const std::string& name) {
-  const Object& object = objects_[name];
-  const auto left = object.left.find(process);
-  return (left != object.left.end() && kernel_.now() - left->second < 5 * kSecond) ||
-         std::any_of(object.waiting.begin(), object.waiting.end(),
-                     [&](const auto& each) { return each.first.first == process; }) ||
-         std::any_of(object.holds.begin(), object.holds.end(),
+bool Oracle::Has(const Process* process, const std::string& name) {
+  const auto& holds = objects_[name].holds;
+  return std::any_of(holds.begin(), holds.end(),
                      [&](const auto& each) { return each.second.process == process; });
+}
+
+bool Oracle::HasOrWants(const Process* process, const std::string& name) {
+  const auto& waiting = objects_[name].waiting;
+  return Has(process, name) || std::any_of(waiting.begin(), waiting.end(), [&](const auto& each) {
+           return each.first.first == process;
+         });
+}
+
+bool Oracle::Uses(const Process* process, const std::string& name) {
+  const auto left = objects_[name].left.find(process);
+  return (left != objects_[name].left.end() && kernel_.now() - left->second < 5 * kSecond) ||
+         HasOrWants(process, name);
 }
 
 void Oracle::Died(Process* process) {

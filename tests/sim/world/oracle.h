@@ -94,7 +94,9 @@ class Oracle {
   // Its waiters are not served in the order in which they came.
   void Unordered(const std::string& name) { objects_[name].ordered = false; }
   void Died(Process* process);
-  // The process has the object, waits for it, or did so until lately.
+  // The process has the object; has it, or waits for it; or did so until lately.
+  bool Has(const Process* process, const std::string& name);
+  bool HasOrWants(const Process* process, const std::string& name);
   bool Uses(const Process* process, const std::string& name);
   // Its client is gone, and reports nothing more.
   void Ended(const Process* process);

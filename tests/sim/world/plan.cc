@@ -324,6 +324,56 @@ void UseRedisson(Random& random, Plan& plan) {
   }
 }
 
+// Most locks wait for the server's disk. It hangs now and then, and more restarts lose what it
+// lacks.
+void UseDisk(Random& random, Plan& plan) {
+  plan.fsync = true;
+  for (SharedObject& each : plan.objects) {
+    const bool may = each.kind != Kind::kSemaphore && each.kind != Kind::kLatch && each.apart == 0;
+    if (!may || random.OneIn(4)) continue;
+    each.fsync = true;
+    each.keep_ms = 0;
+  }
+  for (Fault& each : plan.faults) {
+    if (plan.brief || LosesNothing(plan) || !random.OneIn(3)) continue;
+    each.kind = random.OneIn(2) ? FaultKind::kReplicaLag : FaultKind::kRestartOld;
+  }
+}
+
+// The last clients only wait for a lock that the others use all the time, and die.
+void CrashForAnHour(Random& random, Plan& plan) {
+  constexpr int64_t kHourMs = 3'600'000;
+  plan = {.group = plan.group, .servers = plan.group == Group::kSingle ? 1 : 3, .hour = true};
+  constexpr Kind kKinds[] = {Kind::kSimple, Kind::kReentrant, Kind::kReadWrite, Kind::kSemaphore};
+  const bool quorum = plan.group == Group::kQuorum;
+  plan.objects = {{.kind = quorum ? Kind::kSimple : kKinds[random.Below(std::size(kKinds))],
+                   .name = "o0",
+                   .lease_ms = OneOf(random, {3000, 30'000})}};
+  constexpr int kLiving = 3;
+  plan.clients.resize(kLiving + kHourCrashers);
+  for (size_t i = 0; i < plan.clients.size(); ++i) {
+    auto& thread = plan.clients[i].threads.emplace_back();
+    for (int64_t at_ms = 0; at_ms < kHourMs; at_ms += 3000) {
+      Operation operation = MakeOperation(random, plan, {.pause_us = 300'000});
+      operation.interface =
+          random.OneIn(2) ? Operation::Interface::kLock : Operation::Interface::kAcquire;
+      operation.wait_ms = operation.stop_ms = -1;
+      operation.lease_ms = operation.extend_ms = operation.at_least_ms = 0;
+      operation.nested = operation.owner = false;
+      operation.not_before_ms = at_ms;
+      operation.work_us = i < kLiving ? random.Between(500'000, 2'000'000) : 1000;
+      thread.push_back(operation);
+    }
+  }
+  for (int64_t at_ms = 5000; at_ms < kHourMs; at_ms += random.Between(2000, 6000)) {
+    plan.faults.push_back({.at_ms = at_ms,
+                           .kind = FaultKind::kCrash,
+                           .client = kLiving + static_cast<int>(random.Below(kHourCrashers)),
+                           .length_ms = OneOf(random, {20, 200, 1000}),
+                           .detail = random.Bits()});
+  }
+}
+
 void SetTiming(Random& random, Plan& plan) {
   plan.preempt_one_in = static_cast<uint64_t>(OneOf(random, {0, 100, 20, 5}));
   plan.longest_stall_us = OneOf(random, {0, 0, 20, 300});
@@ -403,7 +453,7 @@ bool UsesRedisson(const Plan& plan) { return plan.objects[0].redisson != Redisso
 
 bool UsesAcks(const Plan& plan) {
   return std::any_of(plan.objects.begin(), plan.objects.end(),
-                     [](const SharedObject& each) { return each.replica_acks > 0; });
+                     [](const SharedObject& each) { return each.acked(); });
 }
 
 int64_t LongestLease(const Plan& plan) {
@@ -505,6 +555,9 @@ Plan MakePlan(Random random, const PlanLimits& limits) {
   Plan plan = MakeOwnPlan(random, limits);
   const bool possible = plan.group != Group::kQuorum && plan.quarantine_ms == 0;
   if (possible && random.OneIn(6)) UseRedisson(random, plan);
+  const bool all_faults = limits.faults == PlanLimits().faults;
+  if (plan.group == Group::kSingle && all_faults && random.OneIn(6)) UseDisk(random, plan);
+  if (all_faults && random.OneIn(200)) CrashForAnHour(random, plan);
   return plan;
 }
 
@@ -656,18 +709,19 @@ std::string Describe(const Plan& plan) {
       plan.late_one_in, " is up to ", plan.latest_us, " us late, one in ", plan.split_one_in,
       " is split, server clock x", plan.server_clock_speed, plan.prefixed ? ", key prefix" : "",
       plan.administers ? ", administered" : "", plan.brief ? ", brief" : "",
-      plan.one_by_one ? ", one by one" : "", "\n");
+      plan.one_by_one ? ", one by one" : "", plan.fsync ? ", append-only file" : "",
+      plan.hour ? ", an hour of waiters that die" : "", "\n");
   for (const SharedObject& object : plan.objects) {
-    absl::StrAppend(&text, "  ", object.name, ": ", Name(object.kind),
-                    object.redisson == Redisson::kNo ? "" : ", Redisson's ", Name(object.redisson),
-                    ", capacity ", object.capacity, ", lease ", object.lease_ms, " ms, turn ",
-                    object.turn_ms ? absl::StrCat(*object.turn_ms, " ms") : "by default", ", keep ",
-                    object.keep_ms, " ms, stop margin ", object.stop_margin_ms, " ms, grace ",
-                    object.grace_ms, " ms, at most ", object.at_most_ms, " ms",
-                    object.phase_fair ? ", phase fair" : "", object.own ? ", of a user's own" : "",
-                    object.tells ? ", tells" : "",
-                    object.apart > 0 ? absl::StrCat(", apart, clients ", object.apart) : "",
-                    object.replica_acks > 0 ? ", with acks" : "", "\n");
+    absl::StrAppend(
+        &text, "  ", object.name, ": ", Name(object.kind),
+        object.redisson == Redisson::kNo ? "" : ", Redisson's ", Name(object.redisson),
+        ", capacity ", object.capacity, ", lease ", object.lease_ms, " ms, turn ",
+        object.turn_ms ? absl::StrCat(*object.turn_ms, " ms") : "by default", ", keep ",
+        object.keep_ms, " ms, stop margin ", object.stop_margin_ms, " ms, grace ", object.grace_ms,
+        " ms, at most ", object.at_most_ms, " ms", object.phase_fair ? ", phase fair" : "",
+        object.own ? ", of a user's own" : "", object.tells ? ", tells" : "",
+        object.apart > 0 ? absl::StrCat(", apart, clients ", object.apart) : "",
+        object.replica_acks > 0 ? ", with acks" : "", object.fsync ? ", on disk" : "", "\n");
   }
   for (size_t i = 0; i < plan.clients.size(); ++i) {
     if (plan.clients[i].threads.empty()) continue;

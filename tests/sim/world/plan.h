@@ -50,6 +50,9 @@ struct SharedObject {
   bool own = false;    // a lock class of a user's own
   bool tells = false;  // its holds are told of waiters
   int replica_acks = 0;
+  bool fsync = false;  // its grants count when they are on the server's disk
+
+  bool acked() const { return replica_acks > 0 || fsync; }
   // For a multi-lock, the number of the process's clients to which its locks belong, which are
   // taken one after the other; 0: they are taken together.
   int apart = 0;
@@ -57,6 +60,7 @@ struct SharedObject {
   std::vector<std::string> Names() const;
 };
 inline constexpr int kPartsOfMulti = 3;
+inline constexpr int kHourCrashers = 2;
 
 // How a thread uses an object once: what it waits for, what it does inside, and how it leaves.
 struct Operation {
@@ -110,7 +114,7 @@ enum class FaultKind : uint8_t {
   kSwallow,       // a half-open connection: the client receives nothing more over it
   kPause,         // a client is stopped, perhaps past its lease
   kSuspend,       // a client's machine sleeps
-  kCrash,         // a client is killed; another process takes its place
+  kCrash,         // a client is killed, or exits; another process takes its place
   kStopServer,    // a server is stopped, and continues
   kRestart,       // a server restarts with its data
   kRestartEmpty,  // a server restarts without data
@@ -124,11 +128,11 @@ enum class FaultKind : uint8_t {
   kTwoPrimaries,  // both grant for a while
   kMoveSlot,      // slots move while locks are used
   kDeleteKey,     // another program deletes a key of a lock
-  kReplicaLag,    // a replica receives nothing for a while
+  kReplicaLag,    // a replica, or the server's disk, receives nothing for a while
   kSentinelDown,  // a sentinel does not answer
   kClusterDown,   // a node says CLUSTERDOWN for a while
   kNewAddress,    // a node of a cluster gets a new address
-  kCrashMany,     // all clients but one are killed within a few ms
+  kCrashMany,     // all clients but one are killed, or exit, within a few ms
   kRefuseFirst,   // connections end; for a while, a server refuses the first write on each new one
   kCount,
 };
@@ -160,6 +164,10 @@ struct Plan {
   // The run ends before the leases do: everything that clients could not release during the faults
   // must be released by then.
   bool brief = false;
+  // The server has an append-only file, and kRestartOld loses what is not on the disk yet.
+  bool fsync = false;
+  // Two clients end again and again while they wait, for an hour.
+  bool hour = false;
   // The servers of a quorum lose their data one after the other, and holds outlive that.
   bool one_by_one = false;
   bool prefixed = false;     // clients have a key_prefix

@@ -57,6 +57,8 @@ void Host::ComeUp(const Keyspace& data) {
   redis().Restore({data, redis_->replication()});
   if (prepare_) prepare_(*redis_);
   up_ = true;
+  writes_ = false;
+  ++starts_;
   busy_until_ = 0;
   network_.Listen(address_, this);
 }
@@ -86,9 +88,27 @@ void Host::SetFewReplicas(bool few) {
 }
 
 void Host::Executed() {
-  if (!executed_) return;
-  executed_();
-  EndWaits();
+  if (executed_) executed_();
+  if (file_) WriteToDisk();
+  if (executed_ || file_) EndWaits();
+}
+
+// Writes what the server has executed so far.
+void Host::WriteToDisk() {
+  if (writes_ || !up_ || redis_->offset() <= redis_->synced()) return;
+  writes_ = true;
+  const int64_t takes =
+      file_->OneIn(20) ? file_->Between(0, 20 * kMilli) : file_->Between(20 * kMicro, kMilli);
+  kernel_.After(takes, [this, start = starts_, offset = redis_->offset(), keys = redis_->keys()] {
+    if (start != starts_ || !up_) return;
+    writes_ = false;
+    const bool fails =
+        hangs() || disk_hangs_until_ > kernel_.now() || redis_->conditions.cannot_save;
+    if (fails) return kernel_.After(5 * kMilli, [this] { WriteToDisk(); });
+    on_disk_ = keys;
+    redis().Synced(offset);
+    Executed();
+  });
 }
 
 // Wakes the server when the first WAIT ends.
@@ -165,9 +185,10 @@ Host& ServerGroup::AddHost(ServerOptions options, Clock clock) {
   const uint64_t version = world_.plan.seed % 4;
   options.valkey = version == 1;
   if (version == 1) options.version = "9.0.1";
-  if (version == 2) options.version = "8.4.0";
+  if (version == 2 || (version != 1 && world_.plan.fsync)) options.version = "8.4.0";
   hosts_.push_back(std::make_unique<Host>(world_.kernel, world_.network, AddressOf(i),
                                           std::move(options), clock));
+  if (world_.plan.fsync) hosts_.back()->KeepFile(random_.Fork());
   return *hosts_.back();
 }
 

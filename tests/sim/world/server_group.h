@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,6 +47,11 @@ class Host final : public Server, public Sink {
   void SetFewReplicas(bool few);
   bool few_replicas() const { return few_replicas_; }
 
+  // The server has an append-only file, of which it writes a part to the disk now and then.
+  void KeepFile(Random random) { file_.emplace(random); }
+  void HangDisk(int64_t length) { disk_hangs_until_ = kernel_.now() + length; }
+  const Keyspace& on_disk() const { return on_disk_; }
+
   // The process hangs for that long, and reads nothing.
   void Stop(int64_t length) { busy_until_ = kernel_.now() + length; }
   void GoDown(bool silently);
@@ -63,6 +69,7 @@ class Host final : public Server, public Sink {
 
  private:
   void Executed();
+  void WriteToDisk();
   void EndWaits();
 
   Kernel& kernel_;
@@ -80,6 +87,11 @@ class Host final : public Server, public Sink {
   std::function<void()> executed_;
   bool few_replicas_ = false;
   int64_t ends_wait_at_ = kNever;  // the wait of a client for replicas
+  std::optional<Random> file_;     // decides how long the disk takes
+  bool writes_ = false;
+  uint64_t starts_ = 0;
+  int64_t disk_hangs_until_ = 0;
+  Keyspace on_disk_;
 };
 
 // What a server group knows of the rest of the world.

@@ -110,10 +110,11 @@ RunResult World::Run() {
   for (const Fault& fault : plan_.faults) {
     if (fault.kind == FaultKind::kRestartOld) {
       const int64_t before = static_cast<int64_t>(fault.detail % 400);
-      kernel_.At(start_ + std::max<int64_t>(fault.at_ms - before, 0) * kMilli, [this, &fault] {
-        Host& host = group_->HostOf(fault);
-        old_copies_[&host] = host.redis().TakeSnapshot().keys;
-      });
+      if (!plan_.fsync)
+        kernel_.At(start_ + std::max<int64_t>(fault.at_ms - before, 0) * kMilli, [this, &fault] {
+          Host& host = group_->HostOf(fault);
+          old_copies_[&host] = host.redis().TakeSnapshot().keys;
+        });
     }
     kernel_.At(start_ + fault.at_ms * kMilli, [this, &fault] { Inject(fault); });
     faults_end = std::max(faults_end, EndOf(fault));
@@ -189,6 +190,8 @@ void World::ExcuseIdleness() {
   // Messages that are lost with a subscription are made up for by the next subscription.
   const bool repaired = LosesNothing(plan_) && !plan_.faults.empty();
   if (repaired) handover += kSecond;
+  // Each waiter that died may be given the lock, and has a claim.
+  if (plan_.hour) handover = std::max(handover, kHourCrashers * 2 * kSecond + kSecond);
   // Of several requests in a row, each may come too late. So may the last release of a client that
   // ends, as it does early if there are no faults.
   if (plan_.latest_us > kSlowLink) {
@@ -271,7 +274,8 @@ int64_t World::LongestTtl(const std::string& key) const {
 void World::CheckKeys(bool all_gone) {
   for (const auto& host : group_->hosts()) {
     // A cluster with a quarantine has a key in each slot.
-    if (!all_gone && host->redis().keys().size() > 500 && !random_.OneIn(50)) continue;
+    const bool many = host->redis().keys().size() > 500 || plan_.hour;
+    if (!all_gone && many && !random_.OneIn(50)) continue;
     const Keyspace& keys = host->redis().keys();
     const int64_t now_ms = host->redis().clock() / 1000;
     // Keys that passed at an earlier time pass now.
@@ -287,6 +291,7 @@ void World::CheckKeys(bool all_gone) {
                                  (expiry - now_ms) * kMilli > longest);
       if (broken && (first.empty() || key < first)) first = key, its_expiry = expiry;
     });
+    if (plan_.hour && !all_gone) CheckSize(*host);
     if (first.empty()) continue;
     if (all_gone && LongestTtl(first) <= kLongestLeft) {
       return oracle_.Violated(absl::StrCat("P6: the key ", first, " is left behind"));
@@ -296,6 +301,21 @@ void World::CheckKeys(bool all_gone) {
         its_expiry == kNoExpiry ? " has no expiry"
                                 : absl::StrCat(" lasts for ", its_expiry - now_ms, " ms more")));
   }
+}
+
+// P6: waiters that died leave nothing that adds up, except their descriptions for an hour.
+void World::CheckSize(Host& host) {
+  constexpr size_t kMost = 16 << 10;
+  Keyspace keys = host.redis().TakeSnapshot().keys;
+  size_t size = 0;
+  for (const std::string& key : keys.Keys()) {
+    if (!absl::StartsWith(key, "redlatch:client:")) {
+      size += key.size() + DumpValue(*keys.Find(key)).size();
+    }
+  }
+  Trace::Say("the keys of ", ToString(host.address()), " take ", size, " bytes");
+  if (size <= kMost) return;
+  oracle_.Violated(absl::StrCat("P6: the keys of a lock take ", size, " bytes"));
 }
 
 // P2: released locks are gone, although their leases would last longer.
@@ -383,6 +403,9 @@ void World::Inject(const Fault& fault) {
   kernel_.CountStep();
   ++result_.faults[static_cast<size_t>(fault.kind)];
   Trace::Say("fault: ", Describe(fault));
+  if (plan_.fsync && fault.kind == FaultKind::kRestartOld) {
+    old_copies_[&group_->HostOf(fault)] = group_->HostOf(fault).on_disk();
+  }
   if (LosesData(fault.kind) && fault.kind != FaultKind::kClockForward) {
     oracle_.LosesCounts(EndOf(fault) + 2 * kSecond, LosesCounts(fault));
   }
@@ -393,16 +416,57 @@ void World::Inject(const Fault& fault) {
   group_->Inject(fault);
 }
 
+// No other fault may delay what a client's end makes the others wait for.
+bool World::IsAlone(const Fault& fault) const {
+  return plan_.late_one_in == 0 &&
+         std::all_of(plan_.faults.begin(), plan_.faults.end(), [&](const Fault& other) {
+           const int64_t at = start_ + fault.at_ms * kMilli;
+           return Kills(other.kind) || EndOf(other) + 5 * kSecond < at ||
+                  start_ + (other.at_ms - 1000) * kMilli > at;
+         });
+}
+
+// How long clients that end may leave an object taken. If a client has the object or its request is
+// in flight, that is its lease; otherwise only a claim, except as guarantees.md says.
+int64_t World::LeftTaken(const Fault& fault, const SharedObject& object) {
+  const int64_t lease = LongestLease(plan_, object);
+  if (!IsAlone(fault) || LongestMargin(plan_) > 0) return lease;
+  int64_t sum = 0;
+  for (size_t i = 0; i < actors_.size(); ++i) {
+    if (!Concerns(fault, i)) continue;
+    const Process* const process = actors_[i]->process();
+    const bool exits = EndingOf(fault, i) == Actor::Ending::kExit;
+    const auto& threads = plan_.clients[i].threads;
+    const bool writes_itself =  // threads of the client write releases
+        std::any_of(threads.begin(), threads.end(), [](const auto& thread) {
+          return std::any_of(thread.begin(), thread.end(), [](const Operation& each) {
+            return each.interface == Operation::Interface::kAcquireAsync ||
+                   each.leave == Operation::Leave::kReleaseAsync;
+          });
+        });
+    for (const std::string& name : object.Names()) {
+      const bool asks = oracle_.HasOrWants(process, name) && (!exits || object.apart > 0);
+      const bool keeps = !exits && (object.keep_ms > 0 || writes_itself);
+      if (!oracle_.Uses(process, name)) continue;
+      if (asks || keeps || oracle_.Has(process, name)) return lease;
+      if (!exits) sum += 2 * kSecond;
+    }
+  }
+  return sum;
+}
+
 // How long a fault may keep clients waiting for an object after its end.
-int64_t World::Recovery(const Fault& fault, const SharedObject& object) const {
+int64_t World::Recovery(const Fault& fault, const SharedObject& object) {
   // A hold whose client is dead, or that a server has again.
-  const bool stays = Kills(fault.kind) || fault.kind == FaultKind::kRestartOld ||
-                     fault.kind == FaultKind::kClockBack || fault.kind == FaultKind::kFailover ||
-                     fault.kind == FaultKind::kTwoPrimaries || Denies(fault);
+  const bool kills = Kills(fault.kind);
+  const bool stays = fault.kind == FaultKind::kRestartOld || fault.kind == FaultKind::kClockBack ||
+                     fault.kind == FaultKind::kFailover || fault.kind == FaultKind::kTwoPrimaries ||
+                     Denies(fault);
   const bool of_client = fault.kind <= FaultKind::kCrash || fault.kind == FaultKind::kCrashMany;
   const int64_t again = of_client ? kSecond : 2 * kSecond;
-  const bool keeps_place = Kills(fault.kind) && object.redisson == Redisson::kFairLock;
-  return again + (stays ? LongestLease(plan_, object) : 0) + (keeps_place ? kPlaceOfDead : 0);
+  const bool keeps_place = kills && object.redisson == Redisson::kFairLock;
+  const int64_t taken = kills ? LeftTaken(fault, object) : 0;
+  return again + (stays ? LongestLease(plan_, object) : taken) + (keeps_place ? kPlaceOfDead : 0);
 }
 
 // Excuses what the fault may delay, and whose calls may fail.
@@ -416,6 +480,7 @@ void World::Excuse(const Fault& fault) {
     });
   };
   for (const SharedObject& each : plan_.objects) {
+    if (plan_.hour) break;  // the bound covers it
     const std::vector<std::string> names = each.Names();
     // If one of several locks stays taken, the others may be waited for as well.
     if (Kills(fault.kind) && std::none_of(names.begin(), names.end(), used_by_the_dead)) continue;
@@ -488,11 +553,11 @@ void World::InjectIntoClient(const Fault& fault) {
       kernel_.Suspend(process);
       return kernel_.After(length, [this, process] { kernel_.WakeFromSuspend(process); });
     case FaultKind::kCrash:
-      return Crash(static_cast<size_t>(fault.client), length);
+      return End(fault, static_cast<size_t>(fault.client));
     case FaultKind::kCrashMany:
       for (size_t i = 0; i < actors_.size(); ++i) {
         if (!Concerns(fault, i)) continue;
-        kernel_.After(random_.Between(0, 5 * kMilli), [this, i, length] { Crash(i, length); });
+        kernel_.After(random_.Between(0, 5 * kMilli), [this, i, &fault] { End(fault, i); });
       }
       return;
     default:
@@ -500,11 +565,33 @@ void World::InjectIntoClient(const Fault& fault) {
   }
 }
 
-void World::Crash(size_t client, int64_t length) {
+Actor::Ending World::EndingOf(const Fault& fault, size_t client) const {
+  const auto how = static_cast<Actor::Ending>((fault.detail / 8 + client) % 3);
+  // A waiter that waits on gets through no operation.
+  return plan_.hour && how == Actor::Ending::kQuickExit ? Actor::Ending::kKilled : how;
+}
+
+void World::End(const Fault& fault, size_t client) {
   Actor& actor = *actors_[client];
-  if (actor.done() || actor.process()->dead) return;
-  actor.Crash();
-  kernel_.After(length, [&actor] { actor.Start(); });
+  const Process* const process = actor.process();
+  if (actor.done() || actor.ends() || process->dead) return;
+  if (plan_.hour) {
+    const std::string& name = plan_.objects[0].name;
+    const bool waits = oracle_.HasOrWants(process, name) && !oracle_.Has(process, name);
+    if (!waits && kernel_.now() < EndOf(fault)) {
+      return kernel_.After(20 * kMilli, [this, &fault, client] { End(fault, client); });
+    }
+    if (!waits) return;
+  }
+  const Actor::Ending how = EndingOf(fault, client);
+  actor.End(how, [this, &fault] { Excuse(fault); });
+  // A process that hangs, or whose threads all wait, is killed then.
+  const int64_t latest = how == Actor::Ending::kKilled ? 0 : 200 * kMilli;
+  kernel_.After(latest, [this, &fault, &actor, process] {
+    if (actor.done() || actor.process() != process) return;
+    actor.Die();
+    kernel_.After(fault.length_ms * kMilli, [&actor] { actor.Start(); });
+  });
 }
 
 // Returns true if the fault is not one of other clients.
@@ -524,6 +611,8 @@ void World::InjectIntoServer(const Fault& fault) {
     case FaultKind::kRestartEmpty:
     case FaultKind::kRestartOld:
       return Restart(fault, host);
+    case FaultKind::kReplicaLag:
+      return plan_.fsync ? host.HangDisk(length) : void();
     case FaultKind::kFlushScripts:
       return host.redis().FlushScripts();
     case FaultKind::kKillPubSub:
@@ -571,7 +660,9 @@ void World::Restart(const Fault& fault, Host& host) {
   if (old) data = old_copies_[&host];
   if (LosesData(fault.kind) && plan_.restart_delay_ms == 0 && group_->Decides(host)) {
     const int64_t until = kernel_.now() + fault.length_ms * kMilli + LongestLease(plan_);
-    old ? oracle_.LostWrites(until) : oracle_.LostData(until);
+    old&& plan_.fsync ? oracle_.FailedOver(until, /*acks_protect=*/true, false)
+    : old             ? oracle_.LostWrites(until)
+                      : oracle_.LostData(until);
   }
   kernel_.After(fault.length_ms * kMilli, [this, &host, data] { group_->ComeUp(host, data); });
 }

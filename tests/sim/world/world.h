@@ -51,9 +51,12 @@ class World {
   void InjectIntoNetwork(const Fault& fault);
   void InjectIntoClient(const Fault& fault);
   bool Concerns(const Fault& fault, size_t client) const;
-  void Crash(size_t client, int64_t length);
+  Actor::Ending EndingOf(const Fault& fault, size_t client) const;
+  void End(const Fault& fault, size_t client);
+  int64_t LeftTaken(const Fault& fault, const SharedObject& object);
+  bool IsAlone(const Fault& fault) const;
   void InjectIntoServer(const Fault& fault);
-  int64_t Recovery(const Fault& fault, const SharedObject& object) const;
+  int64_t Recovery(const Fault& fault, const SharedObject& object);
   void Excuse(const Fault& fault);
   void Restart(const Fault& fault, Host& host);
   void Refuse(const Fault& fault, Host& host);
@@ -62,6 +65,7 @@ class World {
   void CheckChangedKeys();
   int64_t LongestTtl(const std::string& key) const;
   void CheckKeys(bool all_gone);
+  void CheckSize(Host& host);
   void CheckNothingHeld();
   std::string KeyOf(const SharedObject& object) const;
   bool IsOfLatch(const std::string& key) const;
