@@ -155,6 +155,11 @@ void Oracle::NoteOrder(Object& object, const Hold& fresh) {
   if (!again) object.latest_since = kernel_.now();
   object.latest = mine;
   object.latest_came = came;
+  if (fresh.mode == Mode::kPermits) {  // several clients have their turns at once
+    int64_t& since = object.turns[fresh.process];
+    if (since > 0 && kernel_.now() - since < order_margin_) return;
+    since = kernel_.now();
+  }
   // A waiter for several names may let others pass, and an owner enters past the queue.
   if (order_margin_ == kNever || !object.ordered || IsExcused(object) ||
       fresh.name.front() == '{' || fresh.owner == kSharedOwner) {

@@ -218,9 +218,10 @@ class Oracle {
   struct Object {
     std::map<uint64_t, Hold> holds;
     std::map<std::pair<Process*, Mode>, Line> waiting;
-    std::pair<Process*, Mode> latest;  // the last client that was let in
-    int64_t latest_since = 0;          // since when no other client was let in
-    int64_t latest_came = 0;           // when it had started to wait
+    std::pair<Process*, Mode> latest;   // the last client that was let in
+    int64_t latest_since = 0;           // since when no other client was let in
+    int64_t latest_came = 0;            // when it had started to wait
+    std::map<Process*, int64_t> turns;  // of a semaphore: since when a client lends its permits
     std::vector<Passed> passed;
     uint64_t largest_token = 0;
     int64_t written = 0;                  // when an exclusive hold was last granted

@@ -557,7 +557,7 @@ Plan MakePlan(Random random, const PlanLimits& limits) {
   if (possible && random.OneIn(6)) UseRedisson(random, plan);
   const bool all_faults = limits.faults == PlanLimits().faults;
   if (plan.group == Group::kSingle && all_faults && random.OneIn(6)) UseDisk(random, plan);
-  if (all_faults && random.OneIn(200)) CrashForAnHour(random, plan);
+  if (all_faults && random.OneIn(500)) CrashForAnHour(random, plan);
   return plan;
 }
 
@@ -588,6 +588,8 @@ void LetOneThreadAcquire(Plan& plan, bool asynchronously) {
         each.at_least_ms = 0;
         each.pause_us = std::max<int64_t>(each.pause_us, 200);
         each.leave = Operation::Leave::kRelease;
+        // A waiter for one of Redisson's asks once more when it has subscribed.
+        if (UsesRedisson(plan) && each.wait_ms == 1) each.wait_ms = 20;
         if (each.interface == Interface::kForceRelease) each.interface = Interface::kInspect;
         if (each.interface > Interface::kAcquireAsync) continue;
         each.interface = asynchronously ? Interface::kAcquireAsync : Interface::kAcquire;
