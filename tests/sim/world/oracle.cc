@@ -172,6 +172,11 @@ void Oracle::NoteOrder(Object& object, const Hold& fresh) {
         line.latest <= process->stopped_until || line.latest + order_margin_ >= came) {
       continue;
     }
+    // While one of its threads has a lock, even one that is lost, the client queues no other.
+    const bool has = std::any_of(object.holds.begin(), object.holds.end(), [&](const auto& each) {
+      return each.second.process == process && each.second.mode == Mode::kExclusive;
+    });
+    if (has) continue;
     const std::string what =
         absl::StrCat("P7: ", Words(fresh), " is let in at ", fresh.name, " before ", process->name,
                      ", which waits since ", line.latest / kMicro, " us");
