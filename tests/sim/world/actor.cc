@@ -1144,7 +1144,13 @@ void Actor::DoLatch(Objects& objects, const Operation& operation) {
       operation.interface == Operation::Interface::kAcquireAsync,
       Expects(Describe(operation, plan_)), [&] { return latch.Wait(options); },
       [&](auto told) { latch.WaitAsync(options, std::move(told)); });
-  if (waited.ok()) oracle_.Opened(object.name, object.capacity);
+  if (waited.ok()) {
+    oracle_.Opened(object.name, object.capacity);
+    if (oracle_.HasBeenOpen(object.name, asked) && IsCalm(asked) &&
+        process_->stopped_until < asked && !oracle_.MayLackCounts(object.name)) {
+      oracle_.Violated(absl::StrCat("P3: ", object.name, " lets a waiter through late"));
+    }
+  }
   // A message may stay unread for 50 ms if no thread waits for it.
   const int64_t answer = plan_.faults.empty()
                              ? std::max<int64_t>(10 * plan_.latest_us * kMicro, 60 * kMilli)

@@ -119,9 +119,9 @@ class Oracle {
     if (++latches_[name].done == count) latches_[name].open_since = kernel_.now();
   }
   bool IsOpen(const std::string& name) { return latches_[name].open_since != kNever; }
-  // It has been open for longer than a waiter may take to notice.
-  bool HasBeenOpen(const std::string& name) {
-    return longest_idle_ < kernel_.now() - latches_[name].open_since;
+  // It has been open since then, and for longer than a waiter may take to notice.
+  bool HasBeenOpen(const std::string& name, int64_t since = 0) {
+    return longest_idle_ < kernel_.now() - std::max(latches_[name].open_since, since);
   }
   void Opened(const std::string& name, int64_t count);
   // How many counts are confirmed now.
