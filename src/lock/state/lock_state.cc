@@ -82,7 +82,7 @@ void LockState::Acquire(Waiter& waiter, base::Instant now, Effects& effects) {
     }
   } else if (cached()) {
     if (TakeCached(waiter, now, effects)) return;
-  } else if (grant_ && grant_->retakes_left > 0 && CanPass(waiter, now)) {
+  } else if (grant_ && CanPass(waiter, now)) {
     --grant_->retakes_left;
     return GiveTo(waiter, now, effects);
   }
@@ -495,7 +495,7 @@ void LockState::BeginTurn(base::Instant now, absl::Duration turn) {
 
 // Returns true if the waiter may take a permit or a read grant that is cached for a turn.
 bool LockState::InTurn(const Waiter& waiter, base::Instant now) const {
-  return !exclusive() && !grant_->others && now < grant_->turn_ends && !waiter.terms.manual &&
+  return !exclusive() && !grant_->others && now < grant_->turn_ends &&
          waiter.terms == grant_->terms;
 }
 
@@ -567,7 +567,7 @@ bool LockState::TakeCached(Waiter& waiter, base::Instant now, Effects& effects) 
   }
   // More tokens are wanted, or a reader's turn is over.
   const bool asks = shared() ? !grant_->others && !grant_->recalled : MayCache() && !HasTokens();
-  if (asks && waiter.terms == grant_->terms && !waiter.terms.manual && grant_->failures == 0) {
+  if (asks && waiter.terms == grant_->terms && grant_->failures == 0) {
     waiter.since = now;
     queue_.Append(waiter);
     if (!grant_->renewing) RenewNow(now);
@@ -651,7 +651,7 @@ bool LockState::TakeCachedNow(uint64_t thread, const std::shared_ptr<const LockO
   if (!MayCache() || (!shared() && !HasTokens()) ||
       terms.lease != absl::Duration(options->lease) + options->grace ||
       terms.margin.get() != Margin(*options) || terms.bounded || IsBounded(*options) ||
-      terms.manual || terms.whole || terms.args || terms.told != TellsIfWanted(*options) ||
+      terms.whole || terms.args || terms.told != TellsIfWanted(*options) ||
       options->cache_for <= absl::ZeroDuration() || options->cache_for > terms.lease ||
       options->acks.replicas != 0 || options->acks.fsync) {
     return false;
@@ -767,10 +767,10 @@ bool LockState::MayBeNative() const {
   const Waiter& head = *queue_.head();
   const Terms& terms = head.terms;
   return head.native && head.face == Face::kStd && !queue_.has_several() && exclusive() &&
-         scripts_left_ == 0 && pending_->acquire.attempt == 0 && !pending_->uncertain &&
-         !wants_tokens_ && !config_.explicit_owner && !terms.manual && !terms.whole &&
-         !terms.cacheable && !terms.told && !terms.acks.any() &&
-         terms.margin.get() == absl::ZeroDuration() && handover_check_.none();
+         scripts_left_ == 0 && pending_->acquire.attempt == 0 && !wants_tokens_ &&
+         !config_.explicit_owner && !terms.manual && !terms.whole && !terms.cacheable &&
+         !terms.told && !terms.acks.any() && terms.margin.get() == absl::ZeroDuration() &&
+         handover_check_.none();
 }
 
 AcquireRequest LockState::NextNativeAcquire(base::Instant now) {
@@ -836,7 +836,7 @@ void LockState::Enqueue(Waiter& waiter, base::Instant now) {
   queue_.Append(waiter);
   UpdatePending(now);
   // A waiter that does not wait is answered before a retry is due.
-  if (waiter.wait_limit == WaitLimit::kNone && pending_ && now < pending_->due) pending_->due = now;
+  if (waiter.wait_limit == WaitLimit::kNone) pending_->due = std::min(pending_->due, now);
 }
 
 void LockState::AskNow(base::Instant now) {
@@ -846,15 +846,15 @@ void LockState::AskNow(base::Instant now) {
 
 // The head's thread is woken to ask, since it is the fastest.
 void LockState::OnAskAgain(GrantId grant, Effects& effects) {
-  Waiter* const head = queue_.head();
-  if (!IsPending(grant) || head == nullptr) return;
+  if (!IsPending(grant)) return;
+  Waiter& head = *queue_.head();
   misses_ = false;  // messages do arrive
   if (grant == missed_) missed_ = 0;
   pending_->ask_again = pending_->exposed = true;
   pending_->listens = false;  // the channel may have been lost
   pending_->again |= pending_->in_flight;
-  head->awaits_wake = true;
-  Wake(*head, effects);
+  head.awaits_wake = true;
+  Wake(head, effects);
 }
 
 void LockState::OnVote(GrantId grant, base::Instant now) {
@@ -898,9 +898,7 @@ void LockState::OnAcquireResult(const Request& request, const Result& result, ba
   if (IsNative(acquire.grant)) return OnNativeResult(request, result, now, effects);
   if (result.failed() != nullptr) return OnAcquireFailed(request, *result.failed(), now, effects);
   auto& attempts = pending_->attempts;
-  while (!attempts.empty() && attempts.front().number < acquire.attempt) {
-    attempts.erase(attempts.begin());
-  }
+  while (attempts.front().number < acquire.attempt) attempts.erase(attempts.begin());
   if (granted != nullptr) {
     // The rest of a claim is not the lease that was asked for.
     const Terms& terms = acquire.terms;
@@ -1056,7 +1054,7 @@ void LockState::OnGrant(const NewGrant& news, base::Instant now, Effects& effect
 void LockState::ConfirmFirst(base::Instant now, Effects& effects) {
   pending_->claimed = true;
   AskNow(now);
-  if (Waiter* const head = queue_.head()) Wake(*head, effects);
+  Wake(*queue_.head(), effects);
 }
 
 void LockState::OnGranted(const NewGrant& news, base::Instant asked, bool is_claim,
@@ -1383,7 +1381,7 @@ void LockState::OnHeld(const Request& request, const StillHeld& result, bool ext
     const bool open = shared() ? !grant.others : CanPass(*queue_.head(), now);
     return open ? GiveToHead(now, effects) : GiveBack(now);
   }
-  if (config_.explicit_owner && held()) LetOwnerIn(now, effects);
+  if (config_.explicit_owner) LetOwnerIn(now, effects);
   if (shared()) LetJoin(now, effects);
 }
 
@@ -1708,7 +1706,7 @@ base::Instant LockState::GivesUpAt(const Waiter& waiter, base::Instant sent) con
   base::Instant asked = sent;
   if (grant_) {
     if (shared()) asked = std::min(asked, waiter.since);  // whether it may join
-  } else if (pending_ && pending_->in_flight && !pending_->attempts.empty()) {
+  } else if (pending_ && pending_->in_flight) {
     asked = std::min(asked, pending_->attempts.back().sent);
   }
   if (asked.is_infinite()) return asked;

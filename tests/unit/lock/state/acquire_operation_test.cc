@@ -276,5 +276,86 @@ TEST_F(ConfirmedAcquireTest, FailsWithReasonWhenItsTimeIsOver) {
   EXPECT_TRUE(Quiet());
 }
 
+TEST_F(ConfirmedAcquireTest, PauseEndsWithItsObject) {
+  for (const Operation::Event event : {Operation::Event{.gone = true}, {.stopped = true}}) {
+    Make({});
+    Thread& thread = CallForAcks();
+    ASSERT_EQ(Resume(thread, Granted()).kind, Action::Kind::kConfirm);
+    ASSERT_EQ(Resume(thread, TooFew()).kind, Action::Kind::kRun);
+    const Action pause = Resume(thread, {.what = Freed()});
+    ASSERT_EQ(pause.kind, Action::Kind::kSleep);
+    EXPECT_EQ(Resume(thread).until, pause.until) << "it was woken too early";
+    EXPECT_EQ(Resume(thread, event).kind, Action::Kind::kDone);
+    EXPECT_EQ(thread.operation.waiter().failure.message(), "given back: 0 of 1");
+  }
+}
+
+TEST_F(ConfirmedAcquireTest, BusyLockDoesNotHideWhyAGrantWasGivenBack) {
+  Thread& thread = CallForAcks(absl::Milliseconds(100));
+  ASSERT_EQ(Resume(thread, Granted()).kind, Action::Kind::kConfirm);
+  ASSERT_EQ(Resume(thread, TooFew()).kind, Action::Kind::kRun);
+  const Action pause = Resume(thread, NoResult());
+  ASSERT_EQ(pause.kind, Action::Kind::kSleep);
+  Deliver(Fetch<ReleaseRequest>(), ReleasedThen());
+  PassTo(pause.until);
+  ASSERT_EQ(Resume(thread).kind, Action::Kind::kRun);
+  ASSERT_EQ(Resume(thread, Queued()).kind, Action::Kind::kSleep);
+  Pass(absl::Milliseconds(100));
+  ASSERT_EQ(Resume(thread).kind, Action::Kind::kRun);
+  EXPECT_EQ(Resume(thread, Cancelled()).kind, Action::Kind::kDone);
+  EXPECT_EQ(thread.state(), State::kFailed);
+  EXPECT_EQ(thread.operation.waiter().failure.message(), "given back: 0 of 1");
+}
+
+TEST_F(ConfirmedAcquireTest, RefusedConfirmationIsNotTriedAgain) {
+  Thread& thread = CallForAcks();
+  ASSERT_EQ(Resume(thread, Granted()).kind, Action::Kind::kConfirm);
+  ASSERT_EQ(Resume(thread, Refusal(absl::PermissionDeniedError("no WAIT"))).kind,
+            Action::Kind::kRun);
+  EXPECT_EQ(Resume(thread, {.what = Freed()}).kind, Action::Kind::kDone);
+  EXPECT_EQ(thread.operation.waiter().failure.message(), "given back: no WAIT");
+}
+
+TEST_F(AcquireOperationTest, CallOfAnObjectThatIsGoneAsksForNothing) {
+  Thread& thread = Call();
+  EXPECT_EQ(Resume(thread, {.subscribed = true, .gone = true}).kind, Action::Kind::kDone);
+  EXPECT_EQ(thread.state(), State::kStopped);
+  EXPECT_TRUE(Quiet());
+}
+
+TEST_F(AcquireOperationTest, WaitEndsWithItsObject) {
+  Thread& thread = CallAndQueue();
+  Resume(thread, {.subscribed = true, .gone = true});
+  EXPECT_EQ(thread.state(), State::kStopped);
+}
+
+TEST_F(AcquireOperationTest, GrantOfACallThatNoDriverFinishesGoesBack) {
+  Thread& thread = Call();
+  Effects effects;
+  thread.operation.GiveBack(now(), state(), effects);
+  EXPECT_TRUE(Quiet());
+  EXPECT_EQ(Resume(thread).kind, Action::Kind::kRun);
+  EXPECT_EQ(Resume(thread, Granted()).kind, Action::Kind::kDone);
+  thread.operation.GiveBack(now(), state(), effects);
+  Deliver(Fetch<ReleaseRequest>(), ReleasedThen());
+  EXPECT_TRUE(state().vacant());
+}
+
+TEST_F(AcquireOperationTest, SilenceThatItsWaitHasMetBeforeIsItsFailure) {
+  const AcquireCall call{.silence = {.since = now(), .why = absl::UnavailableError("elsewhere")}};
+  AcquireOperation operation(call, {.now = now()});
+  EXPECT_EQ(operation.waiter().failure, absl::UnavailableError("elsewhere"));
+  EXPECT_EQ(operation.waiter().turn.get(), absl::ZeroDuration());
+  EXPECT_FALSE(operation.decided());
+}
+
+TEST_F(AcquireOperationTest, ReadBesideAWriteHasNoTurn) {
+  const AcquireOperation::Environment environment{.now = now()};
+  AcquireCall call{.options = std::make_shared<LockOptions>(LockOptions{.turn = kThird})};
+  EXPECT_EQ(AcquireOperation(call, environment).waiter().turn.get(), kThird);
+  call.write_grant = 1;
+  EXPECT_EQ(AcquireOperation(call, environment).waiter().turn.get(), absl::ZeroDuration());
+}
+
 }  // namespace
 }  // namespace redlatch::internal
