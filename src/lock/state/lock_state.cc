@@ -766,11 +766,10 @@ AcquireRequest LockState::NextAcquire(base::Instant now, bool contended) {
 bool LockState::MayBeNative() const {
   const Waiter& head = *queue_.head();
   const Terms& terms = head.terms;
-  return head.native && head.face == Face::kStd && !queue_.has_several() && exclusive() &&
-         scripts_left_ == 0 && pending_->acquire.attempt == 0 && !wants_tokens_ &&
-         !config_.explicit_owner && !terms.manual && !terms.whole && !terms.cacheable &&
-         !terms.told && !terms.acks.any() && terms.margin.get() == absl::ZeroDuration() &&
-         handover_check_.none();
+  return head.native && head.face == Face::kStd && !queue_.has_several() && scripts_left_ == 0 &&
+         pending_->acquire.attempt == 0 && !wants_tokens_ && !config_.explicit_owner &&
+         !terms.manual && !terms.whole && !terms.cacheable && !terms.told && !terms.acks.any() &&
+         terms.margin.get() == absl::ZeroDuration() && handover_check_.none();
 }
 
 AcquireRequest LockState::NextNativeAcquire(base::Instant now) {
@@ -978,9 +977,7 @@ void LockState::OnQueued(const AcquireQueued& result, base::Instant now, Effects
   RefuseImpatient(effects);
   UpdatePending(now);
   // Its thread listens, if another one has sent the request. Later heartbeats do not wake it.
-  if (config_.listens && pending_ && !pending_->listens && !queue_.empty()) {
-    Wake(*queue_.head(), effects);
-  }
+  if (config_.listens && pending_ && !pending_->listens) Wake(*queue_.head(), effects);
 }
 
 bool LockState::MustListen(const Waiter& waiter, bool listens) {

@@ -219,9 +219,7 @@ bool PendingCleanups::fresh() const {
 }
 
 uint64_t PendingCleanups::releasing() const {
-  return static_cast<uint64_t>(std::count_if(
-      cleanups_.begin(), cleanups_.end(),
-      [](const PendingCleanup& cleanup) { return cleanup.releases && !cleanup.settled; }));
+  return static_cast<uint64_t>(std::ranges::count(cleanups_, true, &PendingCleanup::releases));
 }
 
 }  // namespace redlatch::internal

@@ -290,6 +290,14 @@ TEST_F(ConfirmedAcquireTest, PauseEndsWithItsObject) {
   }
 }
 
+TEST_F(ConfirmedAcquireTest, UnansweredGivingBackIsLeftToTheBackground) {
+  Thread& thread = CallForAcks(absl::Milliseconds(1));
+  ASSERT_EQ(Resume(thread, Granted()).kind, Action::Kind::kConfirm);
+  ASSERT_EQ(Resume(thread, TooFew()).kind, Action::Kind::kRun);
+  EXPECT_EQ(Resume(thread).kind, Action::Kind::kDone);
+  Fetch<ReleaseRequest>();
+}
+
 TEST_F(ConfirmedAcquireTest, BusyLockDoesNotHideWhyAGrantWasGivenBack) {
   Thread& thread = CallForAcks(absl::Milliseconds(100));
   ASSERT_EQ(Resume(thread, Granted()).kind, Action::Kind::kConfirm);
@@ -321,6 +329,12 @@ TEST_F(AcquireOperationTest, CallOfAnObjectThatIsGoneAsksForNothing) {
   EXPECT_EQ(Resume(thread, {.subscribed = true, .gone = true}).kind, Action::Kind::kDone);
   EXPECT_EQ(thread.state(), State::kStopped);
   EXPECT_TRUE(Quiet());
+}
+
+TEST_F(AcquireOperationTest, AsksIfItIsWokenWhileItSubscribes) {
+  Thread& thread = Call();
+  ASSERT_EQ(Resume(thread, Operation::Event{}).kind, Action::Kind::kSubscribe);
+  EXPECT_EQ(Resume(thread).kind, Action::Kind::kRun);
 }
 
 TEST_F(AcquireOperationTest, WaitEndsWithItsObject) {

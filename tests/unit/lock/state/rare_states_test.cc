@@ -57,7 +57,6 @@ TEST_F(RareStatesTest, CallsAboutAHoldThatIsOverDoNothing) {
   GiveUp(const_cast<Waiter&>(lost), State::kStopped);
   EXPECT_EQ(lost.state, State::kGranted) << "it was decided";
   Pass(kLease);
-  EXPECT_EQ(state().Current(1, now()).token, FencingToken(kToken));
   Expire();
   const auto expect_nothing = [&](uint64_t hold) {
     EXPECT_FALSE(state().Valid(hold, now()));
@@ -291,6 +290,9 @@ TEST_F(RareStatesTest, FailedRenewalIsRepeatedAtOnceOnANewConnection) {
 
 TEST_F(RareStatesTest, TokenOfANativeHoldIsDrawnOnce) {
   EXPECT_FALSE(state().DrawFor(1, now()));
+  Hold(Std());
+  EXPECT_FALSE(state().DrawFor(1, now())) << "it was acquired by a script";
+  Make({});
   Acquire({.face = Face::kStd, .native = true});
   Deliver(Fetch<AcquireRequest>(), Granted(0, kKept, 0));
   EXPECT_FALSE(state().DrawFor(2, now())) << "it is another thread's";
@@ -301,6 +303,73 @@ TEST_F(RareStatesTest, TokenOfANativeHoldIsDrawnOnce) {
   EXPECT_EQ(state().Current(1, now()).token, FencingToken(kToken));
   EXPECT_FALSE(state().DrawFor(1, now()));
   EXPECT_FALSE(state().Extend(state().OfThread(1).hold, kLease, now())) << "it is renewed anyway";
+}
+
+TEST_F(RareStatesTest, TokenOfANativeHoldIsNotDrawnAfterTheDeadline) {
+  Acquire({.face = Face::kStd, .native = true});
+  Deliver(Fetch<AcquireRequest>(), Granted(0, kKept, 0));
+  Pass(kKept);
+  EXPECT_FALSE(state().DrawFor(1, now()));
+}
+
+TEST_F(RareStatesTest, WokenWaiterLeavesTheLockToTheFirst) {
+  Make({}, /*retakes=*/1);
+  const auto [holder, first] = Contended({.turn = kKept}, {.thread = 2, .turn = kKept});
+  Waiter& second = Acquire({.thread = 3, .turn = kKept});
+  Release(holder->hold);
+  ASSERT_TRUE(Woken(*first));
+  Wake(second);
+  EXPECT_EQ(second.state, State::kWaiting);
+  Wake(*first);
+  EXPECT_EQ(first->state, State::kGranted);
+}
+
+TEST_F(RareStatesTest, QueuedClientContinuesAnUnfinishedScriptAtOnce) {
+  Acquire();
+  Result queued = Queued();
+  queued.unfinished = true;
+  Deliver(Fetch<AcquireRequest>(), queued);
+  EXPECT_EQ(AcquireOf(Fetch<AcquireRequest>()).attempt, 2U);
+}
+
+TEST_F(RareStatesTest, ReadersGrantDoesNotProveThatTheLockWasTaken) {
+  Make({.use = GrantUse::kShared});
+  Hold();
+  state().CheckHandoverAfter(kThird, /*unfinished=*/false, now());
+  EXPECT_LE(state().next_request_at(), now() + kThird + kCheckGrace);
+  Pass(kThird / 2);
+  const Waiter& asks = Acquire({.thread = 2, .turn = absl::ZeroDuration()});
+  ASSERT_EQ(asks.state, State::kWaiting) << "the server tells whether it may join";
+  EXPECT_FALSE(state().KnowsWhy(asks));
+}
+
+TEST_F(RareStatesTest, ManualReadsAreNotShared) {
+  Make({.use = GrantUse::kShared});
+  Acquire({.manual = true});
+  EXPECT_EQ(Acquire({.thread = 2, .manual = true}).state, State::kElsewhere);
+}
+
+TEST_F(RareStatesTest, RepeatedReleaseDoesNotAskAgain) {
+  Release(Hold().hold);
+  const Request release = Fetch<ReleaseRequest>();
+  Acquire({.thread = 2});
+  Deliver(release, Silence());
+  EXPECT_EQ(Fetch<ReleaseRequest>().acquire(), nullptr);
+}
+
+TEST_F(RareStatesTest, CancelIsNoRelease) {
+  Waiter& waiter = Queue();
+  GiveUp(waiter);
+  EXPECT_FALSE(state().NextRelease(now()));
+  Fetch<CancelRequest>();
+}
+
+TEST_F(RareStatesTest, ReleasedHoldWasNotLost) {
+  const Waiter& waiter = Hold();
+  const std::shared_ptr<HoldState> view = waiter.view;
+  Release(waiter.hold);
+  Pass(kLease);
+  EXPECT_FALSE(view->Lost(now()).stop_requested());
 }
 
 TEST_F(RareStatesTest, CheckThatIsOverdueDoesNotReplaceOneAtOnce) {
@@ -386,6 +455,9 @@ TEST_F(RareStatesTest, ReleaseWaitsWhileTheServerHasNoMemory) {
   EXPECT_FALSE(state().NextRelease(now())) << "its caller asks about it";
   Deliver(Fetch<ReleaseRequest>(), Refusal(absl::ResourceExhaustedError("OOM")));
   EXPECT_EQ(state().Outcome(waiter.hold).kind, Kind::kUnconfirmed);
+  Deliver(Fetch<ReleaseRequest>(), Refusal(absl::ResourceExhaustedError("OOM")));
+  EXPECT_TRUE(Quiet());
+  PassTo(state().next_request_at());
   state().Postpone(waiter.hold);
   EXPECT_EQ(state().releasing(), 1U);
   EXPECT_FALSE(state().reusable());
@@ -425,6 +497,7 @@ TEST_F(RareStatesTest, PermitsThatAreHeldAreCounted) {
 TEST_F(RareStatesTest, NextWaiterListensWhenTheFirstGivesUp) {
   Make({.listens = true});
   Waiter& first = Acquire();
+  EXPECT_FALSE(state().MustListen(first, false)) << "it may be granted";
   Waiter& second = Acquire({.thread = 2});
   Deliver(Fetch<AcquireRequest>(), Queued());
   EXPECT_TRUE(Woken(first)) << "another thread has sent its request";

@@ -47,6 +47,14 @@ class LockStateTurnTest : public LockStateTest {
   }
 };
 
+TEST_F(LockStateTurnTest, TurnGoesOnWithoutMessages) {
+  state().OnSubscribed();
+  EXPECT_EQ(Release(ComesAgain().hold).kind, Kind::kDone);
+  state().OnUnsubscribed(now());
+  EXPECT_GT(state().cached_until(), now());
+  EXPECT_EQ(Acquire(OfThread(1)).state, State::kGranted);
+}
+
 TEST_F(LockStateTurnTest, ReturningThreadNeedsNoServer) {
   uint64_t hold = ComesAgain().hold;
   FencingToken token = state().OfThread(1).token;
