@@ -315,6 +315,19 @@ TEST_F(ConfirmedAcquireTest, BusyLockDoesNotHideWhyAGrantWasGivenBack) {
   EXPECT_EQ(thread.operation.waiter().failure.message(), "given back: 0 of 1");
 }
 
+TEST_F(ConfirmedAcquireTest, ReaderWhoseGrantWasGivenBackMayJoinElsewhere) {
+  Make({.use = GrantUse::kShared});
+  Thread& thread = CallForAcks();
+  ASSERT_EQ(Resume(thread, Granted()).kind, Action::Kind::kConfirm);
+  ASSERT_EQ(Resume(thread, TooFew()).kind, Action::Kind::kRun);
+  const Action pause = Resume(thread, {.what = Freed()});
+  Acquire({.thread = 2});
+  Deliver(Fetch<AcquireRequest>(), Granted(/*others=*/1));
+  PassTo(pause.until);
+  EXPECT_EQ(Resume(thread).kind, Action::Kind::kDone);
+  EXPECT_EQ(thread.state(), State::kElsewhere);
+}
+
 TEST_F(ConfirmedAcquireTest, RefusedConfirmationIsNotTriedAgain) {
   Thread& thread = CallForAcks();
   ASSERT_EQ(Resume(thread, Granted()).kind, Action::Kind::kConfirm);

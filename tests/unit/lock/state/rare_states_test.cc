@@ -367,9 +367,43 @@ TEST_F(RareStatesTest, CancelIsNoRelease) {
 TEST_F(RareStatesTest, ReleasedHoldWasNotLost) {
   const Waiter& waiter = Hold();
   const std::shared_ptr<HoldState> view = waiter.view;
+  EXPECT_TRUE(view->Lost(now() + kLease).stop_requested()) << "before the state is told the time";
   Release(waiter.hold);
-  Pass(kLease);
-  EXPECT_FALSE(view->Lost(now()).stop_requested());
+  EXPECT_FALSE(view->Lost(now() + kLease).stop_requested());
+}
+
+TEST_F(RareStatesTest, StateInUseIsNeitherVacantNorReusable) {
+  EXPECT_TRUE(state().vacant() && state().reusable());
+  Waiter& waiter = Acquire();
+  EXPECT_FALSE(state().vacant() || state().reusable());
+  Deliver(Fetch<AcquireRequest>(), Granted());
+  EXPECT_FALSE(state().vacant() || state().reusable());
+  Release(waiter.hold);
+  EXPECT_FALSE(state().vacant() || state().reusable()) << "a release is due";
+  Fetch<ReleaseRequest>();
+  EXPECT_TRUE(state().reusable() && !state().vacant()) << "it is in flight";
+}
+
+TEST_F(RareStatesTest, MisuseIsCounted) {
+  state().OnMisuse();
+  LockStats stats;
+  state().AddCountsTo(stats);
+  EXPECT_EQ(stats.misused, 1U);
+}
+
+TEST_F(RareStatesTest, RefusalForNowWasSentAndNotExecuted) {
+  EXPECT_TRUE(Silence(/*may_have_executed=*/false).refused_for_now());
+  for (const Result& other : {Silence(), NotSent(absl::UnavailableError("down")), Granted(),
+                              Refusal(absl::PermissionDeniedError("no"))}) {
+    EXPECT_FALSE(other.refused_for_now());
+  }
+}
+
+TEST_F(RareStatesTest, PermitHasNoToken) {
+  Make({.use = GrantUse::kPermit});
+  Acquire();
+  Deliver(Fetch<AcquireRequest>(), Granted(0, kLease, 0));
+  EXPECT_EQ(state().Current(1, now()).token, FencingToken());
 }
 
 TEST_F(RareStatesTest, CheckThatIsOverdueDoesNotReplaceOneAtOnce) {
@@ -535,6 +569,7 @@ TEST_F(ScriptOperationTest, EndsWithItsObject) {
   const Result silence = NoResult();
   EXPECT_EQ(Resume({.result = &silence, .gone = true}).kind, Operation::Action::Kind::kDone);
   EXPECT_TRUE(absl::IsCancelled(operation_.outcome().status()));
+  EXPECT_TRUE(operation_.ends_with_client());
 }
 
 TEST(Options, CallbackAlsoMeansThatAHoldIsTold) {

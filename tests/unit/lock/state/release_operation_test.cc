@@ -31,6 +31,14 @@ TEST_F(ReleaseOperationTest, RunsReleaseAndEndsWithServersReply) {
   EXPECT_TRUE(Quiet());
 }
 
+TEST_F(ReleaseOperationTest, NothingButTheServerEndsIt) {
+  ASSERT_EQ(Resume().kind, Action::Kind::kRun);
+  Operation& operation = *operation_;
+  operation.Park();
+  EXPECT_FALSE(operation.NeedsWake() || operation.Overslept() || operation.decided());
+  EXPECT_FALSE(operation.ends_with_client());
+}
+
 TEST_F(ReleaseOperationTest, RepeatsReleaseAtOnceAfterFirstFailure) {
   ASSERT_EQ(Resume().kind, Action::Kind::kRun);
   EXPECT_EQ(Resume(NoResult()).kind, Action::Kind::kRun);
