@@ -37,23 +37,37 @@ TEST_P(LockCachedTokens, ReservesNothingIfClientKnowsTooFew) {
 }
 
 // Nothing is granted for 4 s after the server has become another.
-LockKind QuarantinedKind() {
-  static const internal::LockType plan = [] {
-    internal::LockType made;
-    made.scripts = SimpleKind().scripts;
-    return Quarantined(std::move(made));
-  }();
-  LockKind kind = SimpleKind();
-  kind.scripts = plan.scripts;
-  kind.own_keys = {"epoch"};
-  kind.more_args = {"abc", "4000"};
+LockKind QuarantinedKind(LockKind kind) {
+  static std::deque<internal::LockType> types;  // own the scripts
+  internal::LockType& type = types.emplace_back();
+  type.scripts = kind.scripts;
+  type.traits.kind = kind.stored;
+  type = Quarantined(std::move(type));
+  kind.scripts = type.scripts;
+  kind.own_keys.emplace_back("epoch");
+  kind.more_args.insert(kind.more_args.end(), {"abc", "4000"});
   return kind;
 }
 
 class Quarantine : public LockScriptsFixture {
  protected:
-  Quarantine() : LockScriptsFixture(QuarantinedKind()) {}
+  explicit Quarantine(LockKind kind = SimpleKind())
+      : LockScriptsFixture(QuarantinedKind(std::move(kind))) {}
 };
+
+class WriterQuarantine : public Quarantine {
+ protected:
+  WriterQuarantine() : Quarantine(WriteKind()) {}
+};
+
+// Its last fence may not have arrived.
+TEST_F(WriterQuarantine, TokensAreLargerThanThoseOfThePreviousPrimary) {
+  server_->Do({"SET", Fence(), "1000", "PX", "3600000"});
+  EXPECT_EQ(Acquire(Impatient(By('a'))), "[\"busy\", 4000]");
+  const int64_t ends_us = server_->clock() + 4'000'000;
+  server_->Pass(4001);
+  EXPECT_GE(Token(By('a')), ends_us - 1000);
+}
 
 TEST_F(Quarantine, GrantsNothingAndForgetsCancelled) {
   EXPECT_EQ(Acquire(Impatient(By('a'))), "[\"busy\", 4000]");
@@ -124,6 +138,25 @@ TEST_F(ReadWriteEdge, TooLargeTokenIsRefused) {
 }
 
 class MultiEdge : public MultiScriptsFixture {};
+
+TEST_F(MultiEdge, HeartbeatThatCrossedTheGrantLeavesTheQueues) {
+  const Names names = {"{m}1", "{m}2"};
+  EXPECT_EQ(Word(Ask(names, By('a')), 0), "granted");
+  EXPECT_EQ(Word(Ask(names, By('b')), 0), "queued");
+  const std::string record = server_->Text({"HGET", Waiters(names[1]), By('b').grant});
+  server_->Do({"HSET", Waiters(names[1]), By('a').grant, record});
+  server_->Do({"ZADD", Queue(names[1]), "1", By('a').grant});
+  EXPECT_EQ(Word(Ask(names, Again(By('a'))), 0), "granted");
+  EXPECT_THAT(Waiting(names[1]), ::testing::Not(::testing::Contains(By('a').grant)));
+}
+
+TEST_F(MultiEdge, KeyWithoutATtlIsPolled) {
+  const Names names = {"{m}1", "{m}2"};
+  EXPECT_EQ(Word(Ask(names, By('a')), 0), "granted");
+  server_->Do({"PERSIST", names[1]});
+  EXPECT_EQ(Word(Ask(names, By('b')), 1), "-1");
+  server_->Do({"DEL", names[1]});
+}
 
 TEST_F(MultiEdge, RepeatWithLostNameHandsOthersOver) {
   const Names names = {"{m}1", "{m}2"};

@@ -57,6 +57,7 @@ std::vector<Found> Strings() {
           IntegerWithoutTtl("-2"),
           {"a simple lock or an election", {"SET", kName, grant}},
           {"a simple lock or an election", {"SET", kName, grant + "k"}},
+          {"a simple lock or an election", {"SET", kName, "redlatch:free"}},
           {"a quorum lock", {"SET", kName, grant + " 1"}},
           {"another program's string", {"SET", kName, "3", "PX", "30000"}},
           {"another program's string", {"SET", kName, ""}},
@@ -246,18 +247,21 @@ TEST_F(OtherKindQuorum, IsNamedAndLeftAlone) {
   ExpectRefusals(Strings().front(), "a quorum lock", OfMost());
 }
 
-// What a server says to a user who may not run a command.
-TEST(FoundKind, HashIsGuessedWithoutPermission) {
-  ScriptServer server;
-  server.Do({"HSET", kName, absl::StrCat(kJavaId, ":77"), "1"});
-  std::string script(lua::kReentrantInspect.body);
-  const size_t at = script.find("'HRANDFIELD'");
-  ASSERT_NE(at, script.npos);
-  script.replace(at, 12, "'GET'");  // an error, since it has an argument too many
-  const std::string reply =
-      server.Text({"EVAL", script, "5", kName, "queue", "waiters", "fence", "holds", "10"});
-  EXPECT_THAT(reply, HasSubstr("in use as a Redisson lock or another program's hash, not as a "
-                               "reentrant lock"));
+class FoundKind : public OtherKindFixture {
+ protected:
+  FoundKind() : OtherKindFixture(ReentrantKind()) {}
+};
+
+TEST_F(FoundKind, HashIsGuessedWithoutPermission) {
+  server_->Do({"HSET", kName, absl::StrCat(kJavaId, ":77"), "1"});
+  server_->Forbid("hrandfield");
+  EXPECT_THAT(Inspected(), HasSubstr("in use as a Redisson lock or another program's hash, not as "
+                                     "a reentrant lock"));
+}
+
+TEST_F(FoundKind, OtherErrorsAreRepliedAsTheyAre) {
+  server_->Forbid("hmget");
+  EXPECT_THAT(Acquired(By('a')), ::testing::StartsWith("NOPERM"));
 }
 
 }  // namespace

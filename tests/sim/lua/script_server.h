@@ -67,6 +67,12 @@ class ScriptServer : private sim::Sink {
     EXPECT_EQ(Take(last_connection_).size(), 1);
     return last_connection_;
   }
+  // From here on, scripts may not run this command.
+  void Forbid(const std::string& command) {
+    server_.Refuse({.error = "NOPERM no permissions to run the '" + command + "' command",
+                    .commands = {command},
+                    .in_scripts = true});
+  }
   void Disconnect(uint64_t connection) { server_.Disconnect(connection); }
   // What was sent to a connection since the last call.
   std::vector<redis::Reply> Take(uint64_t connection) {

@@ -491,6 +491,12 @@ TEST_F(YoungNode, ReleaseDoesNotVote) {
 TEST_F(YoungNode, RefusesClientsWithOtherDelay) {
   Take("4000");
   EXPECT_EQ(Take("5000").substr(0, 8), "REFUSED ");
+  server_->Command({"SET", "orders", std::string(32, '1') + ":1 1", "PX", "30000"});
+  EXPECT_EQ(server_->Text({"EVAL", std::string(lua::kQuorumRelease.body), "6", "orders", "queue",
+                           "waiters", "fence", "turn", "node", std::string(32, '1') + ":1",
+                           "0 take 5000 ab"}),
+            "released")
+      << "it keeps no lock taken";
 }
 
 }  // namespace

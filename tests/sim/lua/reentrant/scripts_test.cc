@@ -50,5 +50,24 @@ end
   EXPECT_NE(Pttl(name_), -1) << server_->Command({"HGETALL", name_}).DebugString();
 }
 
+TEST_F(ReentrantScripts, OwnersWaitersAllGetInWithTheFirst) {
+  Ask(Of('x'));
+  const Inbox first(*server_, Channel('a')), second(*server_, Channel('b'));
+  for (const char client : {'a', 'b'}) EXPECT_EQ(Outcome(Job(client)), "queued");
+  server_->Do({"DEL", name_});
+  EXPECT_EQ(Outcome(Again(Job('b'))), "granted");
+  EXPECT_EQ(Count(kJob), "2");
+  EXPECT_THAT(Waiting(), IsEmpty());
+}
+
+TEST_F(ReentrantScripts, HeartbeatThatCrossedTheGrantLeavesTheQueue) {
+  Ask(Of('a'));
+  Ask(Of('b'));
+  SetRecord(GrantId('a'), Record(GrantId('b')));
+  server_->Do({"ZADD", Queue(), "1", GrantId('a')});
+  EXPECT_EQ(Outcome(Again(Of('a'))), "granted");
+  EXPECT_THAT(Waiting(), ElementsAre(GrantId('b')));
+}
+
 }  // namespace
 }  // namespace redlatch
