@@ -178,10 +178,14 @@ ScriptCoverage::Result ScriptCoverage::Read() const {
 
 std::string ScriptCoverage::Describe(const Line& line) {
   const lua::Piece* const piece = FindPiece(line.first);
-  const std::vector<std::string> lines =
+  const std::vector<absl::string_view> lines =
       absl::StrSplit(absl::string_view(piece->text.data(), piece->text.size()), '\n');
-  return absl::StrCat(line.first, ": ",
-                      absl::StripAsciiWhitespace(lines[static_cast<size_t>(line.second) - 1]));
+  const auto its = lines.begin() + line.second - 1;
+  const absl::string_view text = absl::StripAsciiWhitespace(*its);
+  const auto nth = 1 + std::count_if(lines.begin(), its, [&](absl::string_view each) {
+                     return absl::StripAsciiWhitespace(each) == text;
+                   });
+  return absl::StrCat(line.first, ": ", text, nth > 1 ? absl::StrCat(" (", nth, ")") : "");
 }
 
 }  // namespace redlatch::sim

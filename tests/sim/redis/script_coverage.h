@@ -34,7 +34,8 @@ class ScriptCoverage {
     std::set<Line> taken;
   };
   Result Read() const;
-  static std::string Describe(const Line& line);  // its file and its text
+  // Its file and its text, and which of the lines with that text it is unless it is the first.
+  static std::string Describe(const Line& line);
 
  private:
   static constexpr int kScripts = 256;
