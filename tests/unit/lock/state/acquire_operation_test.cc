@@ -243,6 +243,14 @@ class ConfirmedAcquireTest : public AcquireOperationTest {
   static Result TooFew() {
     return {.what = Failed{.why = absl::UnavailableError("0 of 1"), .too_few = true}};
   }
+  // A call whose grant was not confirmed, and is given back.
+  Thread& CallInVain(absl::Duration wait = absl::InfiniteDuration(),
+                     const Result& result = TooFew()) {
+    Thread& thread = CallForAcks(wait);
+    EXPECT_EQ(Resume(thread, Granted()).kind, Action::Kind::kConfirm);
+    EXPECT_EQ(Resume(thread, result).kind, Action::Kind::kRun);
+    return thread;
+  }
 };
 
 TEST_F(ConfirmedAcquireTest, EndsWhenReplicasConfirmGrant) {
@@ -255,9 +263,7 @@ TEST_F(ConfirmedAcquireTest, EndsWhenReplicasConfirmGrant) {
 }
 
 TEST_F(ConfirmedAcquireTest, AsksAgainIfTooFewReplicasConfirm) {
-  Thread& thread = CallForAcks();
-  ASSERT_EQ(Resume(thread, Granted()).kind, Action::Kind::kConfirm);
-  ASSERT_EQ(Resume(thread, TooFew()).kind, Action::Kind::kRun);
+  Thread& thread = CallInVain();
   EXPECT_TRUE(std::holds_alternative<ReleaseRequest>(thread.operation.request().what));
   const Action pause = Resume(thread, {.what = Freed()});
   ASSERT_EQ(pause.kind, Action::Kind::kSleep);
@@ -267,9 +273,7 @@ TEST_F(ConfirmedAcquireTest, AsksAgainIfTooFewReplicasConfirm) {
 }
 
 TEST_F(ConfirmedAcquireTest, FailsWithReasonWhenItsTimeIsOver) {
-  Thread& thread = CallForAcks(absl::Milliseconds(1));
-  ASSERT_EQ(Resume(thread, Granted()).kind, Action::Kind::kConfirm);
-  ASSERT_EQ(Resume(thread, TooFew()).kind, Action::Kind::kRun);
+  Thread& thread = CallInVain(absl::Milliseconds(1));
   EXPECT_EQ(Resume(thread, {.what = Freed()}).kind, Action::Kind::kDone);
   EXPECT_EQ(thread.state(), State::kFailed);
   EXPECT_EQ(thread.operation.waiter().failure.message(), "given back: 0 of 1");
@@ -279,9 +283,7 @@ TEST_F(ConfirmedAcquireTest, FailsWithReasonWhenItsTimeIsOver) {
 TEST_F(ConfirmedAcquireTest, PauseEndsWithItsObject) {
   for (const Operation::Event event : {Operation::Event{.gone = true}, {.stopped = true}}) {
     Make({});
-    Thread& thread = CallForAcks();
-    ASSERT_EQ(Resume(thread, Granted()).kind, Action::Kind::kConfirm);
-    ASSERT_EQ(Resume(thread, TooFew()).kind, Action::Kind::kRun);
+    Thread& thread = CallInVain();
     const Action pause = Resume(thread, {.what = Freed()});
     ASSERT_EQ(pause.kind, Action::Kind::kSleep);
     EXPECT_EQ(Resume(thread).until, pause.until) << "it was woken too early";
@@ -291,17 +293,13 @@ TEST_F(ConfirmedAcquireTest, PauseEndsWithItsObject) {
 }
 
 TEST_F(ConfirmedAcquireTest, UnansweredGivingBackIsLeftToTheBackground) {
-  Thread& thread = CallForAcks(absl::Milliseconds(1));
-  ASSERT_EQ(Resume(thread, Granted()).kind, Action::Kind::kConfirm);
-  ASSERT_EQ(Resume(thread, TooFew()).kind, Action::Kind::kRun);
+  Thread& thread = CallInVain(absl::Milliseconds(1));
   EXPECT_EQ(Resume(thread).kind, Action::Kind::kDone);
   Fetch<ReleaseRequest>();
 }
 
 TEST_F(ConfirmedAcquireTest, BusyLockDoesNotHideWhyAGrantWasGivenBack) {
-  Thread& thread = CallForAcks(absl::Milliseconds(100));
-  ASSERT_EQ(Resume(thread, Granted()).kind, Action::Kind::kConfirm);
-  ASSERT_EQ(Resume(thread, TooFew()).kind, Action::Kind::kRun);
+  Thread& thread = CallInVain(absl::Milliseconds(100));
   const Action pause = Resume(thread, NoResult());
   ASSERT_EQ(pause.kind, Action::Kind::kSleep);
   Deliver(Fetch<ReleaseRequest>(), ReleasedThen());
@@ -317,9 +315,7 @@ TEST_F(ConfirmedAcquireTest, BusyLockDoesNotHideWhyAGrantWasGivenBack) {
 
 TEST_F(ConfirmedAcquireTest, ReaderWhoseGrantWasGivenBackMayJoinElsewhere) {
   Make({.use = GrantUse::kShared});
-  Thread& thread = CallForAcks();
-  ASSERT_EQ(Resume(thread, Granted()).kind, Action::Kind::kConfirm);
-  ASSERT_EQ(Resume(thread, TooFew()).kind, Action::Kind::kRun);
+  Thread& thread = CallInVain();
   const Action pause = Resume(thread, {.what = Freed()});
   Acquire({.thread = 2});
   Deliver(Fetch<AcquireRequest>(), Granted(/*others=*/1));
@@ -329,10 +325,8 @@ TEST_F(ConfirmedAcquireTest, ReaderWhoseGrantWasGivenBackMayJoinElsewhere) {
 }
 
 TEST_F(ConfirmedAcquireTest, RefusedConfirmationIsNotTriedAgain) {
-  Thread& thread = CallForAcks();
-  ASSERT_EQ(Resume(thread, Granted()).kind, Action::Kind::kConfirm);
-  ASSERT_EQ(Resume(thread, Refusal(absl::PermissionDeniedError("no WAIT"))).kind,
-            Action::Kind::kRun);
+  Thread& thread =
+      CallInVain(absl::InfiniteDuration(), Refusal(absl::PermissionDeniedError("no WAIT")));
   EXPECT_EQ(Resume(thread, {.what = Freed()}).kind, Action::Kind::kDone);
   EXPECT_EQ(thread.operation.waiter().failure.message(), "given back: no WAIT");
 }

@@ -96,6 +96,13 @@ TEST_F(LockStateNativeTest, TakenLockIsAskedForByScriptUnderAnotherId) {
   EXPECT_EQ(waiter.state, State::kWaiting);
 }
 
+TEST_F(LockStateNativeTest, RefusedAcquireIsMadeByScript) {
+  Waiter& waiter = Acquire(kLock);
+  Deliver(Fetch<AcquireRequest>(), Refusal(absl::PermissionDeniedError("no SET")));
+  EXPECT_EQ(waiter.state, State::kWaiting);
+  EXPECT_FALSE(IsNativeAcquire(Fetch<AcquireRequest>()));
+}
+
 TEST_F(LockStateNativeTest, TryOfTakenLockIsDecidedByScript) {
   Waiter& waiter = Acquire({.face = Face::kStd, .wait_limit = WaitLimit::kNone, .native = true});
   Deliver(Fetch<AcquireRequest>(), Taken());
@@ -199,18 +206,25 @@ TEST_F(LockStateNativeTest, UnansweredReleaseIsRepeatedByScript) {
 }
 
 TEST_F(LockStateNativeTest, RefusedReleaseIsRepeatedByScript) {
-  HoldNatively();
-  Unlock(1);
-  Deliver(Fetch<ReleaseRequest>(), Refusal(absl::PermissionDeniedError("NOPERM")));
-  EXPECT_FALSE(IsNativeRelease(Fetch<ReleaseRequest>()));
+  for (const Result& refusal :
+       {Refusal(absl::PermissionDeniedError("NOPERM")), Silence(/*may_have_executed=*/false)}) {
+    Make({});
+    HoldNatively();
+    Unlock(1);
+    Deliver(Fetch<ReleaseRequest>(), refusal);
+    EXPECT_FALSE(IsNativeRelease(Fetch<ReleaseRequest>()));
+  }
 }
 
-TEST_F(LockStateNativeTest, RecalledGrantIsReleasedByScript) {
-  const Waiter& waiter = HoldNatively();
-  Recall(state().grant_id());
-  EXPECT_TRUE(Valid(waiter));
-  Unlock(1);
-  EXPECT_FALSE(IsNativeRelease(Fetch<ReleaseRequest>()));
+TEST_F(LockStateNativeTest, RecalledOrForcedGrantIsReleasedByScript) {
+  for (const bool forced : {false, true}) {
+    Make({});
+    const Waiter& waiter = HoldNatively();
+    forced ? state().OnForced(state().grant_id(), now()) : Recall(state().grant_id());
+    EXPECT_EQ(Valid(waiter), !forced);
+    Unlock(1);
+    EXPECT_FALSE(IsNativeRelease(Fetch<ReleaseRequest>()));
+  }
 }
 
 TEST_F(LockStateNativeTest, ReleaseForWaitingThreadIsByScriptAndAsksAgain) {
@@ -245,12 +259,14 @@ TEST_F(LockStateNativeTest, ContentionMakesNextAcquisitionsUseScripts) {
 
 TEST_F(LockStateNativeTest, TokenIsDrawnWhenAskedForAndComesAlongFromThenOn) {
   const Waiter& waiter = HoldNatively();
+  EXPECT_FALSE(state().DrawFor(2, now())) << "it is another thread's";
   const std::optional<Request> draw = state().DrawFor(1, now());
   ASSERT_TRUE(draw);
   EXPECT_TRUE(As<RenewRequest>(*draw).draws_token);
   Deliver(*draw, {.what = StillHeld{.last_token = kToken}});
+  EXPECT_FALSE(state().DrawFor(1, now())) << "it has one to hand out";
   EXPECT_EQ(state().Current(1, now()).token.value(), kToken);
-  EXPECT_FALSE(state().DrawFor(1, now())) << "it has one";
+  EXPECT_FALSE(state().DrawFor(1, now()));
   EXPECT_TRUE(Valid(waiter));
   Unlock(1);
   const Request release = Fetch<ReleaseRequest>();
@@ -266,6 +282,17 @@ TEST_F(LockStateNativeTest, RenewalWithoutTokenLeavesHoldWithoutOne) {
   Deliver(Fetch<RenewRequest>(), HoldRef());
   EXPECT_EQ(state().Current(1, now()).token, FencingToken());
   ASSERT_TRUE(state().DrawFor(1, now()));
+}
+
+TEST_F(LockStateNativeTest, TokenIsDrawnOnlyForNativeHolds) {
+  EXPECT_FALSE(state().DrawFor(1, now()));
+  HoldNatively();
+  Pass(kClaim);
+  EXPECT_FALSE(state().DrawFor(1, now())) << "its deadline has passed";
+  Make({});
+  Hold(Want{.face = Face::kStd});
+  EXPECT_FALSE(state().DrawFor(1, now()));
+  EXPECT_FALSE(state().Extend(state().OfThread(1).hold, kLease, now())) << "it is renewed anyway";
 }
 
 TEST_F(LockStateNativeTest, HandoverCheckComesBeforeNativeAcquire) {

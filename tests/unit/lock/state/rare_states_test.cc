@@ -288,30 +288,6 @@ TEST_F(RareStatesTest, FailedRenewalIsRepeatedAtOnceOnANewConnection) {
   Fetch<RenewRequest>();
 }
 
-TEST_F(RareStatesTest, TokenOfANativeHoldIsDrawnOnce) {
-  EXPECT_FALSE(state().DrawFor(1, now()));
-  Hold(Std());
-  EXPECT_FALSE(state().DrawFor(1, now())) << "it was acquired by a script";
-  Make({});
-  Acquire({.face = Face::kStd, .native = true});
-  Deliver(Fetch<AcquireRequest>(), Granted(0, kKept, 0));
-  EXPECT_FALSE(state().DrawFor(2, now())) << "it is another thread's";
-  const auto draw = state().DrawFor(1, now());
-  ASSERT_TRUE(draw);
-  Deliver(*draw, {.what = StillHeld{.last_token = kToken}});
-  EXPECT_FALSE(state().DrawFor(1, now())) << "there is one to hand out";
-  EXPECT_EQ(state().Current(1, now()).token, FencingToken(kToken));
-  EXPECT_FALSE(state().DrawFor(1, now()));
-  EXPECT_FALSE(state().Extend(state().OfThread(1).hold, kLease, now())) << "it is renewed anyway";
-}
-
-TEST_F(RareStatesTest, TokenOfANativeHoldIsNotDrawnAfterTheDeadline) {
-  Acquire({.face = Face::kStd, .native = true});
-  Deliver(Fetch<AcquireRequest>(), Granted(0, kKept, 0));
-  Pass(kKept);
-  EXPECT_FALSE(state().DrawFor(1, now()));
-}
-
 TEST_F(RareStatesTest, WokenWaiterLeavesTheLockToTheFirst) {
   Make({}, /*retakes=*/1);
   const auto [holder, first] = Contended({.turn = kKept}, {.thread = 2, .turn = kKept});
@@ -452,35 +428,6 @@ TEST_F(RareStatesTest, UnsubscribedClientThatIsGrantedDoesNotPoll) {
   Deliver(Fetch<AcquireRequest>(), granted);
   EXPECT_EQ(waiter.state, State::kGranted);
   EXPECT_TRUE(Quiet());
-}
-
-TEST_F(RareStatesTest, RefusedNativeAcquireIsMadeByScript) {
-  Waiter& waiter = Acquire({.face = Face::kStd, .native = true});
-  Deliver(Fetch<AcquireRequest>(), Refusal(absl::PermissionDeniedError("no SET")));
-  EXPECT_EQ(waiter.state, State::kWaiting);
-  EXPECT_FALSE(IsNative(Fetch<AcquireRequest>().grant));
-}
-
-TEST_F(RareStatesTest, ForcedNativeGrantIsReleasedByScript) {
-  Acquire({.face = Face::kStd, .native = true});
-  Deliver(Fetch<AcquireRequest>(), Granted(0, kKept, 0));
-  state().OnForced(state().grant_id(), now());
-  Unlock(1);
-  EXPECT_FALSE(As<ReleaseRequest>(Fetch<ReleaseRequest>()).native);
-}
-
-TEST_F(RareStatesTest, FailedNativeReleaseIsRepeatedByScript) {
-  for (const Result& failure : {Refusal(absl::PermissionDeniedError("no DELEX")),
-                                Silence(/*may_have_executed=*/false), Silence()}) {
-    Make({});
-    Acquire({.face = Face::kStd, .native = true});
-    Deliver(Fetch<AcquireRequest>(), Granted(0, kKept, 0));
-    Unlock(1);
-    const Request release = Fetch<ReleaseRequest>();
-    EXPECT_TRUE(As<ReleaseRequest>(release).native);
-    Deliver(release, failure);
-    EXPECT_FALSE(As<ReleaseRequest>(Fetch<ReleaseRequest>()).native);
-  }
 }
 
 TEST_F(RareStatesTest, ReleaseWaitsWhileTheServerHasNoMemory) {
