@@ -159,8 +159,9 @@ void SingleServer::Moved(std::string_view address) {
 }
 
 ServerFacts SingleServer::facts(std::string_view) const {
-  ServerInfo info = commands_->server_info();
+  // In this order: once there has been a connection, its server's info is known.
   const SharedConnection::Stats connections = commands_->stats();
+  ServerInfo info = commands_->server_info();
   const absl::Duration lag =
       connections.connects > 0 ? info.longest_replica_lag : absl::ZeroDuration();
   return {.name = commands_->server(),

@@ -52,6 +52,7 @@ class Asking {
       : oracle_(oracle), request_(std::move(request)), since_(kernel.now()) {
     for (const std::string& each : request_.names) largest_.push_back(oracle_.LargestToken(each));
     id_ = oracle_.Asked(request_);
+    welcome_ = oracle_.IsWelcome(id_);
   }
   ~Asking() { Done(); }
   Asking(const Asking&) = delete;
@@ -61,6 +62,12 @@ class Asking {
     if (std::exchange(asks_, false)) oracle_.StoppedAsking(id_);
   }
   int64_t since() const { return since_; }
+  // The lock was said to be busy, and no fault explains that.
+  void WasBusy() const {
+    if (!welcome_ || !oracle_.IsWelcome(id_)) return;
+    oracle_.Violated(absl::StrCat("P3: ", request_.process->name, " is told that ",
+                                  request_.names.front(), " is busy, and nothing keeps it out"));
+  }
   // The oracle's numbers of the grants. `hold` gets each name's token.
   std::vector<uint64_t> Granted(Oracle::Hold hold, const redlatch::Hold* tokens) {
     std::vector<uint64_t> ids;
@@ -88,6 +95,7 @@ class Asking {
   const Oracle::Request request_;
   const int64_t since_;
   uint64_t id_ = 0;
+  bool welcome_ = false;
   std::vector<uint64_t> largest_;
   bool asks_ = true;
 };
@@ -687,6 +695,15 @@ void Actor::Judge(const absl::Status& status, const Operation& operation, int64_
   }
 }
 
+// The call did not wait, was told that the lock is busy, and no fault or slow link delays anything.
+bool Actor::ExpectsFree(const absl::Status& status, const Operation& operation,
+                        int64_t asked) const {
+  // A server that is new, or has restarted, grants nothing at first.
+  const bool at_once = plan_.quarantine_ms == 0 && plan_.restart_delay_ms == 0;
+  return Tries(operation) && absl::IsDeadlineExceeded(status) && IsCalm(asked) && at_once &&
+         plan_.late_one_in == 0 && !plan_.administers;
+}
+
 // A release always returns within the command_timeout; locks that are apart are released one after
 // the other.
 int64_t Actor::LongestRelease(const Operation& operation, int releases) const {
@@ -829,6 +846,7 @@ void Actor::DoStd(Objects& objects, const Operation& operation, uint64_t owner) 
   Operation judged = operation;
   if (operation.interface == Operation::Interface::kLock) judged.wait_ms = -1;
   Judge(status, judged, asking.since());
+  if (ExpectsFree(status, operation, asking.since())) asking.WasBusy();
   if (!got) return;
   // Two of three clients never ask for the token of a simple lock's hold, so that they may acquire
   // it natively.
@@ -889,6 +907,7 @@ void Actor::DoLease(Objects& objects, const Operation& operation, uint64_t owner
             : lock.AcquireAsync(options, std::move(told));
       });
   Judge(lease.status(), operation, asking.since());
+  if (ExpectsFree(lease.status(), operation, asking.since())) asking.WasBusy();
   if (!lease.ok()) return;
   const redlatch::Hold hold = lease->hold();
   Oracle::Hold held = HeldBy(operation, hold);
@@ -1056,6 +1075,7 @@ void Actor::DoPermit(Objects& objects, const Operation& operation, uint64_t owne
       [&] { return semaphore.Acquire(operation.permits, options); },
       [&](auto told) { semaphore.AcquireAsync(operation.permits, options, std::move(told)); });
   Judge(got.status(), operation, asking.since());
+  if (ExpectsFree(got.status(), operation, asking.since())) asking.WasBusy();
   if (!got.ok()) return;
   // The oracle asks while the permit exists.
   const auto permit = std::make_shared<Permit>(*std::move(got));
@@ -1096,6 +1116,7 @@ void Actor::DoStdPermit(Objects& objects, Operation operation, uint64_t owner) {
   }
   if (operation.interface == Operation::Interface::kLock) operation.wait_ms = -1;
   Judge(status, operation, asking.since());
+  if (ExpectsFree(status, operation, asking.since())) asking.WasBusy();
   if (!got) return;
   // Nothing tells whether such a permit is lost, so it is taken for lost if a fault comes near.
   const bool surely = !plan_.administers && plan_.late_one_in == 0;

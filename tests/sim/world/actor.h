@@ -102,6 +102,7 @@ class Actor {
   // No fault affects what has happened since then.
   bool IsCalm(int64_t since) const { return since >= disturbed_until_; }
   void Judge(const absl::Status& status, const Operation& operation, int64_t asked);
+  bool ExpectsFree(const absl::Status& status, const Operation& operation, int64_t asked) const;
   std::vector<std::string> Names(const Operation& operation) const;
   // Null if the operation is not on a multi-lock.
   std::unique_ptr<MultiLock> MultiOf(Objects& objects, const Operation& operation) const;

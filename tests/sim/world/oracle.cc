@@ -552,6 +552,20 @@ bool Oracle::MustEnter(const Request& request) {
   return permits <= request.capacity;
 }
 
+bool Oracle::IsWelcome(uint64_t id) {
+  const Request& request = requests_.at(id);
+  if (!MustEnter(request) || request.in_steps || longest_idle_ == kNever) return false;
+  return std::all_of(request.names.begin(), request.names.end(), [&](const auto& name) {
+    const Object& object = objects_[name];
+    const int64_t since = kernel_.now() - longest_idle_;
+    const auto before = [&](const auto& each) { return each.second < since; };
+    return !IsExcused(object) && object.waiting.size() == 1 &&
+           object.waiting.begin()->second.waiters == 1 &&
+           std::all_of(object.left.begin(), object.left.end(), before) &&
+           std::all_of(object.granted.begin(), object.granted.end(), before);
+  });
+}
+
 // P3 for each call: it is not kept waiting once nothing stands in its way.
 void Oracle::CheckRequests() {
   for (auto& [id, request] : requests_) {

@@ -83,6 +83,8 @@ class Oracle {
   // A thread starts to ask, and stops asking.
   uint64_t Asked(Request request);
   void StoppedAsking(uint64_t request);
+  // Nothing has happened for a while that could keep the request out, so it gets in at once.
+  bool IsWelcome(uint64_t request);
   // The largest token of all acquisitions that are over.
   uint64_t LargestToken(const std::string& name) { return objects_[name].largest_token; }
   // `largest_before`: what LargestToken() returned when the call began.

@@ -126,7 +126,7 @@ RunResult World::Run() {
   // By then the hold is renewed, and written again to servers that lost it.
   if (plan_.one_by_one) oracle_.DemandLasting(2 * LongestLease(plan_));
   CheckOften();
-  const int64_t limit = QuietFrom() + 900 * kSecond;
+  const int64_t limit = QuietFrom() + (plan_.hour ? 3600 : 900) * kSecond;
   const bool done =
       kernel_.Run(limit, [this] { return AllDone() || !oracle_.violation().empty(); });
   if (!done) {
