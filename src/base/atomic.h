@@ -22,9 +22,9 @@ class Atomic : public std::atomic<T> {
 
  public:
   constexpr Atomic() = default;
-  constexpr Atomic(T value) : Base(value) {}
+  constexpr Atomic(T value) : Base(value) {}  // NOLINT(google-explicit-constructor)
   T load(Order order = Order::seq_cst) const { return Interrupted().Base::load(order); }
-  operator T() const { return load(); }
+  operator T() const { return load(); }  // NOLINT(google-explicit-constructor)
   void store(T value, Order order = Order::seq_cst) { Interrupted().Base::store(value, order); }
   T operator=(T value) { return store(value), value; }
   T exchange(T value, Order order = Order::seq_cst) {

@@ -22,7 +22,8 @@ constexpr absl::Duration kShortestUnread = absl::Microseconds(200);
 constexpr absl::Duration kLongestUnread = absl::Milliseconds(2);
 constexpr absl::Duration kFirstPoll = absl::Milliseconds(50);
 constexpr absl::Duration kLongestPoll = absl::Milliseconds(500);
-constexpr absl::Duration kAfterOwnRelease = absl::Milliseconds(1);
+constexpr absl::Duration kAfterOwnRelease = absl::Milliseconds(2);
+constexpr absl::Duration kLongAfterOwnRelease = absl::Milliseconds(64);
 // A grant is cached for threads that are expected back within this part of a turn.
 constexpr int kPartsOfATurn = 8;
 // A cached grant with fewer tokens than this is renewed to get more.
@@ -929,7 +930,8 @@ void LockState::OnBusy(base::Instant now, Effects& effects) {
   taken_at_ = now;
   // A grant of this client whose release was overtaken may block the lock: ask after that release.
   if (cleanups_.Hurry(now)) {
-    pending_->due = now + kAfterOwnRelease;
+    pending_->due = now + Spread(kAfterOwnRelease, kLongAfterOwnRelease, pending_->failures++,
+                                 pending_->acquire.grant);
     return;
   }
   RefuseImpatient(effects);

@@ -698,8 +698,10 @@ void Actor::Judge(const absl::Status& status, const Operation& operation, int64_
 // The call did not wait, was told that the lock is busy, and no fault or slow link delays anything.
 bool Actor::ExpectsFree(const absl::Status& status, const Operation& operation,
                         int64_t asked) const {
-  // A server that is new, or has restarted, grants nothing at first.
-  const bool at_once = plan_.quarantine_ms == 0 && plan_.restart_delay_ms == 0;
+  // A server that is new, or has restarted, grants nothing at first. A lock that another client
+  // caches is given back only when it is wanted.
+  const bool at_once =
+      plan_.quarantine_ms == 0 && plan_.restart_delay_ms == 0 && ObjectOf(operation).keep_ms == 0;
   return Tries(operation) && absl::IsDeadlineExceeded(status) && IsCalm(asked) && at_once &&
          plan_.late_one_in == 0 && !plan_.administers;
 }

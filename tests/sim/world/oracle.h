@@ -136,7 +136,7 @@ class Oracle {
   void LosesCounts(int64_t until, bool for_good);
   // The latch may have been forgotten, or lack counts, since it is older than a loss.
   bool MayLackCounts(const std::string& name) {
-    return latches_[name].used_since < loses_counts_until_;
+    return (uses_redisson_ ? 0 : latches_[name].used_since) < loses_counts_until_;
   }
   void UseRedisson() { uses_redisson_ = true; }
 

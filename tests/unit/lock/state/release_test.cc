@@ -96,7 +96,7 @@ TEST_F(LockStateReleaseTest, TryIsNotRefusedByOwnOvertakenRelease) {
   Deliver(Fetch<AcquireRequest>(), Busy());
   EXPECT_EQ(waiter.state, State::kWaiting);
   const Request again = Fetch<ReleaseRequest>();  // at once, since the server answers
-  Pass(absl::Milliseconds(1));
+  PassTo(state().next_request_at());
   const Request behind = Fetch<AcquireRequest>();
   Deliver(again, ReleasedThen());
   Deliver(behind, Busy());
