@@ -190,6 +190,15 @@ TEST_F(LockStateHoldTest, ExtendMovesManualDeadline) {
   EXPECT_TRUE(state().next_request_at().is_infinite());
 }
 
+TEST_F(LockStateHoldTest, UnansweredExtensionIsNotRepeated) {
+  Waiter& waiter = Hold({.manual = true});
+  const std::optional<Request> extend = state().Extend(waiter.hold, 2 * kLease, now());
+  ASSERT_TRUE(extend.has_value());
+  Deliver(*extend, Silence());
+  EXPECT_EQ(state().Deadline(waiter.hold), now() + kValid);
+  EXPECT_TRUE(state().next_request_at().is_infinite()) << "its caller is told";
+}
+
 TEST_F(LockStateHoldTest, ForcedReleaseIsCheckedAtOnce) {
   Waiter& waiter = Hold();
   state().OnForced(99, now());

@@ -437,6 +437,7 @@ TEST_F(RareStatesTest, ReleaseWaitsWhileTheServerHasNoMemory) {
   Deliver(Fetch<ReleaseRequest>(), Refusal(absl::ResourceExhaustedError("OOM")));
   EXPECT_EQ(state().Outcome(waiter.hold).kind, Kind::kUnconfirmed);
   Deliver(Fetch<ReleaseRequest>(), Refusal(absl::ResourceExhaustedError("OOM")));
+  EXPECT_FALSE(state().releases(now())) << "not before its next attempt";
   EXPECT_TRUE(Quiet());
   PassTo(state().next_request_at());
   state().Postpone(waiter.hold);
