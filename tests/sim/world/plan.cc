@@ -328,15 +328,27 @@ void UseRedisson(Random& random, Plan& plan) {
 // lacks.
 void UseDisk(Random& random, Plan& plan) {
   plan.fsync = true;
+  const bool losing_nothing = LosesNothing(plan);
   for (SharedObject& each : plan.objects) {
     const bool may = each.kind != Kind::kSemaphore && each.kind != Kind::kLatch && each.apart == 0;
     if (!may || random.OneIn(4)) continue;
     each.fsync = true;
     each.keep_ms = 0;
+    each.lease_ms = std::max<int64_t>(each.lease_ms, 3000);  // longer than a restart
+    if (each.at_most_ms > 0) each.at_most_ms = std::max(each.at_most_ms, each.lease_ms);
+  }
+  for (ClientPlan& client : plan.clients) {
+    for (auto& thread : client.threads) {
+      for (Operation& each : thread) {
+        const bool fsync = plan.objects[static_cast<size_t>(each.object)].fsync;
+        if (fsync && random.OneIn(4)) each.work_us = random.Between(0, 1'000'000);
+      }
+    }
   }
   for (Fault& each : plan.faults) {
-    if (plan.brief || LosesNothing(plan) || !random.OneIn(3)) continue;
-    each.kind = random.OneIn(2) ? FaultKind::kReplicaLag : FaultKind::kRestartOld;
+    if (plan.brief || losing_nothing || random.OneIn(3)) continue;
+    each.kind = random.OneIn(3) ? FaultKind::kReplicaLag : FaultKind::kRestartOld;
+    each.length_ms = OneOf(random, {2, 20, 200});
   }
 }
 
