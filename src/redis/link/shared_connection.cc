@@ -170,7 +170,7 @@ SharedConnection::SharedConnection(const Url& url, SharedConnectionOptions optio
       connector_(
           url, url.only_questions ? Handshake::Purpose::kQuestions : Handshake::Purpose::kCommands,
           options_.open, nullptr, nullptr, options_.begin),
-      buffer_(std::make_unique<char[]>(kReadSize)) {}
+      buffer_(std::make_unique_for_overwrite<char[]>(kReadSize)) {}
 
 SharedConnection::~SharedConnection() {
   Finished finished;

@@ -264,7 +264,7 @@ void Keyspace::Changed(std::string_view key) {
 
 std::vector<std::string> Keyspace::Keys() const {
   std::vector<std::string> keys;
-  ForEach([&](const std::string& key, int64_t) { keys.push_back(key); });
+  ForEach([&](const std::string& key, int64_t, const Value&) { keys.push_back(key); });
   std::sort(keys.begin(), keys.end());
   return keys;
 }

@@ -118,12 +118,12 @@ class Keyspace {
   bool Rename(std::string_view from, std::string_view to);
   void Changed(std::string_view key);
 
-  // Calls `use` with each key that is not expired, and its expiry, in no order.
+  // Calls `use` with each key that is not expired, its expiry and its value, in no order.
   template <class Use>
   void ForEach(const Use& use) const {
     if (size() == 0) return;
     for (const auto& [key, entry] : Current()) {
-      if (entry.expires_ms >= now_ms_) use(key, entry.expires_ms);
+      if (entry.expires_ms >= now_ms_) use(key, entry.expires_ms, *entry.value);
     }
   }
   // The keys that are not expired, sorted.

@@ -316,9 +316,8 @@ class Oracle {
     const Process* process = nullptr;
     std::string what;
     int64_t due = 0;
-    bool ran = false;
   };
-  std::map<uint64_t, Callback> callbacks_;
+  std::map<uint64_t, Callback> callbacks_;  // that have not run
   bool data_lost_ = false;  // so tokens may be given twice
   int64_t unprotected_until_ = 0;
   int64_t lost_writes_until_ = 0;

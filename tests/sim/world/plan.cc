@@ -569,7 +569,7 @@ Plan MakePlan(Random random, const PlanLimits& limits) {
   if (possible && random.OneIn(6)) UseRedisson(random, plan);
   const bool all_faults = limits.faults == PlanLimits().faults;
   if (plan.group == Group::kSingle && all_faults && random.OneIn(6)) UseDisk(random, plan);
-  if (all_faults && random.OneIn(500)) CrashForAnHour(random, plan);
+  if (all_faults && random.OneIn(1000)) CrashForAnHour(random, plan);
   return plan;
 }
 

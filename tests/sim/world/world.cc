@@ -29,6 +29,16 @@ bool Denies(const Fault& fault) {
 
 bool Kills(FaultKind kind) { return kind == FaultKind::kCrash || kind == FaultKind::kCrashMany; }
 
+int64_t ClockSteps(const Plan& plan) {
+  int64_t steps = 0;
+  for (const Fault& each : plan.faults) {
+    // A node of a quorum that is ahead has the others store larger tokens.
+    const bool forward = plan.group == Group::kQuorum && each.kind == FaultKind::kClockForward;
+    if (forward || each.kind == FaultKind::kClockBack) steps += each.length_ms * kMilli;
+  }
+  return steps;
+}
+
 bool StaysAfterRelease(const std::string& key) {
   return absl::EndsWith(key, ":fence") || absl::StrContains(key, ".gone.") ||
          absl::StrContains(key, ".forced") || absl::EndsWith(key, ":election.observers") ||
@@ -43,6 +53,7 @@ World::World(const Plan& plan) : World(plan, Random(plan.seed * 1000 + plan.sche
 World::World(const Plan& plan, Random random)
     : plan_(plan),
       longest_lease_(LongestLease(plan)),
+      clock_steps_(ClockSteps(plan)),
       kernel_({.random = random,
                .preempt_one_in = plan.preempt_one_in,
                .longest_stall = plan.longest_stall_us * kMicro}),
@@ -244,21 +255,16 @@ void World::CheckChangedKeys() {
 // P6: how long that key may last from now on, by the server's clock.
 int64_t World::LongestTtl(const std::string& key) const {
   constexpr int64_t kHour = 3600 * kSecond;
-  int64_t steps = 0;
-  for (const Fault& each : plan_.faults) {
-    // A node of a quorum that is ahead has the others store larger tokens.
-    const bool forward = plan_.group == Group::kQuorum && each.kind == FaultKind::kClockForward;
-    if (forward || each.kind == FaultKind::kClockBack) steps += each.length_ms * kMilli;
-  }
+  const int64_t lease = longest_lease_ + longest_lease_ / 100;
+  const int64_t steps = clock_steps_;
+  if (absl::StartsWith(key, "redlatch:client:")) return kHour + steps;
   const auto ends = [&](std::initializer_list<const char*> suffixes) {
     return std::any_of(suffixes.begin(), suffixes.end(),
                        [&](const char* each) { return absl::EndsWith(key, each); });
   };
-  const int64_t lease = longest_lease_ + longest_lease_ / 100;
   if (key == "redlatch:quorum" || absl::StrContains(key, "reign")) return 720 * kHour + steps;
   // A cached grant reserves tokens for as long as its lease.
   if (ends({":fence"})) return 24 * kHour + 100 * kSecond + lease + steps;
-  if (absl::StartsWith(key, "redlatch:client:")) return kHour + steps;
   if (absl::StrContains(key, ".gone.")) {
     return (absl::StrContains(key, ":latch.") ? 30 * kSecond : lease) + steps;
   }
@@ -274,6 +280,7 @@ int64_t World::LongestTtl(const std::string& key) const {
 
 // P6: every key ends, none later than it needs to. `all_gone`: it must be gone by now.
 void World::CheckKeys(bool all_gone) {
+  const int64_t least = std::min(longest_lease_, 30 * kSecond);  // of what LongestTtl() answers
   for (const auto& host : group_->hosts()) {
     // A cluster with a quarantine has a key in each slot.
     const bool many = host->redis().keys().size() > 500 || plan_.hour;
@@ -286,7 +293,9 @@ void World::CheckKeys(bool all_gone) {
     last = {.changed = keys.last_change(), .at_ms = now_ms};
     std::string first;  // of the keys that break the promise, so that equal runs report the same
     int64_t its_expiry = 0;
-    keys.ForEach([&](const std::string& key, int64_t expiry) {
+    keys.ForEach([&](const std::string& key, int64_t expiry, const Value&) {
+      const bool lasts = expiry == kNoExpiry || (expiry - now_ms) * kMilli > least;
+      if (!all_gone && !lasts) return;
       const int64_t longest = LongestTtl(key);
       const bool broken =
           !LastsForEver(key) && ((all_gone && longest <= kLongestLeft) || expiry == kNoExpiry ||
@@ -308,13 +317,10 @@ void World::CheckKeys(bool all_gone) {
 // P6: waiters that died leave nothing that adds up, except their descriptions for an hour.
 void World::CheckSize(Host& host) {
   constexpr size_t kMost = 16 << 10;
-  Keyspace keys = host.redis().TakeSnapshot().keys;
   size_t size = 0;
-  for (const std::string& key : keys.Keys()) {
-    if (!absl::StartsWith(key, "redlatch:client:")) {
-      size += key.size() + DumpValue(*keys.Find(key)).size();
-    }
-  }
+  host.redis().keys().ForEach([&](const std::string& key, int64_t, const Value& value) {
+    if (!absl::StartsWith(key, "redlatch:client:")) size += key.size() + DumpValue(value).size();
+  });
   Trace::Say("the keys of ", ToString(host.address()), " take ", size, " bytes");
   if (size <= kMost) return;
   oracle_.Violated(absl::StrCat("P6: the keys of a lock take ", size, " bytes"));
