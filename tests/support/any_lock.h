@@ -24,6 +24,7 @@ namespace redlatch::support {
 // A Lease or a Permit.
 class AnyHold {
  public:
+  AnyHold() = default;
   AnyHold(Lease lease) : lease_(std::move(lease)) {}      // NOLINT(google-explicit-constructor)
   AnyHold(Permit permit) : permit_(std::move(permit)) {}  // NOLINT(google-explicit-constructor)
 

@@ -102,8 +102,7 @@ TEST_P(Lifetime, LastObjectReleasesLockDespiteLease) {
 }
 
 TEST_P(Lifetime, DestructorCancelsCallsThatWait) {
-  const auto occupied = NewLock(other_)->Acquire();
-  ASSERT_OK(occupied);
+  const auto occupied = Must(NewLock(other_)->Acquire());
   const Client client = NewClient();
   auto lock = NewLock(client);
   Crew crew;
@@ -116,8 +115,7 @@ TEST_P(Lifetime, DestructorCancelsCallsThatWait) {
 
 TEST_P(Lifetime, DestructorCancelsOwnersCallsThatWait) {
   if (!GetParam().kind.reentrant) return;
-  const auto occupied = NewLock(other_)->Acquire();
-  ASSERT_OK(occupied);
+  const auto occupied = Must(NewLock(other_)->Acquire());
   const Client client = NewClient();
   auto lock = NewLock(client);
   const auto same = NewLock(client);
@@ -197,8 +195,7 @@ TEST_P(Lifetime, ForkedChildLeavesItsParentsLocksAlone) {
 
 TEST_P(Lifetime, ForkedChildMayHaveItsOwnClient) {
   const auto lock = NewLock(NewClient());
-  const auto lease = lock->Acquire();
-  ASSERT_OK(lease);
+  const auto lease = Must(lock->Acquire());
   // Under a sanitizer, a forked child must not start threads, and a client starts some.
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
   const auto child = support::Child::Fork([&](support::LinePipe&) {
@@ -208,7 +205,7 @@ TEST_P(Lifetime, ForkedChildMayHaveItsOwnClient) {
   });
   EXPECT_EQ(child->Wait().code, 0);
 #endif
-  EXPECT_TRUE(lease->valid());
+  EXPECT_TRUE(lease.valid());
 }
 
 INSTANTIATE_CONFORMANCE(Lifetime, OverTcp(LockCases()));

@@ -32,20 +32,19 @@ INSTANTIATE_CONFORMANCE(Loss, OverTcp(ExclusiveCases()));
 
 TEST_P(Loss, ForcedReleaseIsReportedAtOnce) {
   const base::Instant before = base::Now();
-  auto lease = lock_->Acquire({.lease = absl::Seconds(5)});  // without renewals
-  ASSERT_OK(lease);
-  EXPECT_FALSE(lease->lost().stop_requested());
+  auto lease = Must(lock_->Acquire({.lease = absl::Seconds(5)}));  // without renewals
+  EXPECT_FALSE(lease.lost().stop_requested());
   Force();
-  EXPECT_TRUE(AwaitLost(*lease));
+  EXPECT_TRUE(AwaitLost(lease));
   EXPECT_LT(base::Now() - before, absl::Seconds(4));  // not only at its end
-  EXPECT_FALSE(lease->valid());
-  EXPECT_EQ(lease->remaining(), absl::ZeroDuration());
-  EXPECT_EQ(CodeOf(lease->Release()), kLost);
-  EXPECT_EQ(CodeOf(lease->Release()), kLost);
+  EXPECT_FALSE(lease.valid());
+  EXPECT_EQ(lease.remaining(), absl::ZeroDuration());
+  EXPECT_EQ(CodeOf(lease.Release()), kLost);
+  EXPECT_EQ(CodeOf(lease.Release()), kLost);
   EXPECT_TRUE(recorder_->Await("lost"));
-  EXPECT_EQ(recorder_->All("lost")[0].token, lease->fencing_token());
+  EXPECT_EQ(recorder_->All("lost")[0].token, lease.fencing_token());
   EXPECT_TRUE(recorder_->Await("released"));
-  EXPECT_EQ(recorder_->All("released")[0].token, lease->fencing_token());
+  EXPECT_EQ(recorder_->All("released")[0].token, lease.fencing_token());
 }
 
 TEST_P(Loss, IsReportedByTokenObserverAndCallback) {
@@ -80,21 +79,20 @@ TEST_P(Loss, IsReportedByTokenObserverAndCallback) {
 
 TEST_P(Loss, IsReportedInTimeWhileServerHangs) {
   const auto lock = NewAny(client_, kName, LeaseOf(kLossLease));
-  auto lease = lock->Acquire();
-  ASSERT_OK(lease);
+  auto lease = Must(lock->Acquire());
   std::atomic<int64_t> fired{0};
-  const std::stop_callback on_lost(lease->lost(), [&] { fired = base::Now().nanos(); });
+  const std::stop_callback on_lost(lease.lost(), [&] { fired = base::Now().nanos(); });
   Punctuality punctuality;
   base::Instant deadline;
   {
     const Outage outage(server(), How::kHangs);
     EXPECT_TRUE(Await([&] {
-      const absl::Duration left = lease->remaining();
+      const absl::Duration left = lease.remaining();
       if (left > absl::ZeroDuration()) deadline = base::Now() + left;
-      return !lease->valid();
+      return !lease.valid();
     }));
     EXPECT_TRUE(Await([&] { return fired != 0; }));
-    EXPECT_EQ(CodeOf(lease->Release()), kLost);
+    EXPECT_EQ(CodeOf(lease.Release()), kLost);
   }
   punctuality.Note(deadline, base::Instant::FromNanos(fired));
   EXPECT_TRUE(punctuality.Within(absl::Milliseconds(2)));
@@ -103,13 +101,12 @@ TEST_P(Loss, IsReportedInTimeWhileServerHangs) {
 }
 
 TEST_P(Loss, ManualLeaseIsLostAtItsEnd) {
-  auto lease = lock_->Acquire({.lease = kLossLease});
-  ASSERT_OK(lease);
-  const base::Instant until = base::Now() + lease->remaining();
-  EXPECT_TRUE(AwaitLost(*lease));
+  auto lease = Must(lock_->Acquire({.lease = kLossLease}));
+  const base::Instant until = base::Now() + lease.remaining();
+  EXPECT_TRUE(AwaitLost(lease));
   EXPECT_GE(base::Now(), until - absl::Milliseconds(20));
-  EXPECT_EQ(CodeOf(lease->Release()), kLost);
-  EXPECT_EQ(CodeOf(lease->Extend(kLossLease)), kLost);
+  EXPECT_EQ(CodeOf(lease.Release()), kLost);
+  EXPECT_EQ(CodeOf(lease.Extend(kLossLease)), kLost);
   EXPECT_TRUE(recorder_->Await("lost"));
   EXPECT_OK(other_.Ping());
   EXPECT_OK(NewAny(other_)->Acquire({.wait = kTestTimeout}));
@@ -117,37 +114,34 @@ TEST_P(Loss, ManualLeaseIsLostAtItsEnd) {
 
 TEST_P(Loss, RecoveredHoldIsNotLost) {
   const auto lock = NewAny(client_, kName, LeaseOf(absl::Milliseconds(1500)));
-  auto lease = lock->Acquire();
-  ASSERT_OK(lease);
+  auto lease = Must(lock->Acquire());
   {
     const Outage outage(server(), How::kHangs);
     ASSERT_TRUE(recorder_->Await("at risk"));
   }
   const Recorder::Event risk = recorder_->All("at risk")[0];
-  EXPECT_EQ(risk.token, lease->fencing_token());
+  EXPECT_EQ(risk.token, lease.fencing_token());
   EXPECT_EQ(risk.status.code(), kUnreachable);
   EXPECT_GT(risk.remaining, absl::ZeroDuration());
   EXPECT_TRUE(recorder_->Await("recovered"));
-  EXPECT_TRUE(lease->valid());
-  EXPECT_FALSE(lease->lost().stop_requested());
-  EXPECT_OK(lease->Release());
+  EXPECT_TRUE(lease.valid());
+  EXPECT_FALSE(lease.lost().stop_requested());
+  EXPECT_OK(lease.Release());
   EXPECT_EQ(recorder_->Count("lost"), 0);
 }
 
 TEST_P(Loss, IsNotReportedForReleasedHold) {
-  auto released = lock_->Acquire();
-  ASSERT_OK(released);
-  const std::stop_token quiet = released->lost();
-  EXPECT_OK(released->Release());
-  auto lease = lock_->Acquire();
-  ASSERT_OK(lease);
+  auto released = Must(lock_->Acquire());
+  const std::stop_token quiet = released.lost();
+  EXPECT_OK(released.Release());
+  auto lease = Must(lock_->Acquire());
   Force();
-  EXPECT_TRUE(AwaitLost(*lease));
+  EXPECT_TRUE(AwaitLost(lease));
   EXPECT_TRUE(recorder_->Await("lost"));
   EXPECT_FALSE(quiet.stop_requested());
-  EXPECT_FALSE(released->valid());
-  EXPECT_FALSE(released->lost().stop_requested());
-  EXPECT_OK(released->Release());
+  EXPECT_FALSE(released.valid());
+  EXPECT_FALSE(released.lost().stop_requested());
+  EXPECT_OK(released.Release());
   EXPECT_EQ(recorder_->Count("lost"), 1);
 }
 
@@ -280,13 +274,12 @@ TEST_P(Throwing, ObserverStopsNothing) {
             GetParam().kind.reentrant ? kOk : kBusy);
   lock->unlock();
   lock->unlock();
-  auto lease = lock->Acquire();
-  ASSERT_OK(lease);
-  const std::stop_token lost = lease->lost();
+  auto lease = Must(lock->Acquire());
+  const std::stop_token lost = lease.lost();
   EXPECT_OK(NewLock(client)->ForceRelease());
   EXPECT_TRUE(Await([&] { return lost.stop_requested(); }));
   const int before = thrower->thrown();
-  EXPECT_EQ(CodeOf(lease->Release()), kLost);
+  EXPECT_EQ(CodeOf(lease.Release()), kLost);
   EXPECT_TRUE(Await([&] { return thrower->thrown() > before; }));
   EXPECT_OK(lock->Acquire());
   said.Take();
@@ -308,10 +301,9 @@ TEST_P(Throwing, OnLostDoesNotSuppressOtherCallbacks) {
   };
   const Client client = NewClient();
   for (const char* name : {"a", "b", "c"}) {
-    const auto lease = NewLock(client, name, options)->Acquire();
-    ASSERT_OK(lease);
+    const auto lease = Must(NewLock(client, name, options)->Acquire());
     EXPECT_OK(NewLock(client, name)->ForceRelease());
-    EXPECT_TRUE(Await([&] { return lease->lost().stop_requested(); }));
+    EXPECT_TRUE(Await([&] { return lease.lost().stop_requested(); }));
   }
   EXPECT_TRUE(Await([&] { return told == 3; }));
 }

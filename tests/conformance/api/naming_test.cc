@@ -51,19 +51,17 @@ TEST_P(AnyNaming, AcceptsAnyBytesWhoseKeysShareASlot) {
     SCOPED_TRACE(absl::CHexEscape(name.substr(0, 40)));
     const auto lock = NewAny(client_, name);
     EXPECT_EQ(lock->name(), Called(name));
-    auto lease = Try(*lock);
-    ASSERT_OK(lease);
+    auto lease = Must(Try(*lock));
     EXPECT_EQ(server().Integer({"EXISTS", Key(name)}), 1);
     EXPECT_EQ(CodeOf(NewAny(other_, name)->Acquire({.wait = absl::Milliseconds(1)})), kBusy);
     ExpectKeysShareASlot(name);
-    const auto info = lock->Inspect();
-    ASSERT_OK(info);
-    EXPECT_EQ(info->holders.size(), 1);
+    const auto info = Must(lock->Inspect());
+    EXPECT_EQ(info.holders.size(), 1);
     // The handover names the key, too.
     Crew crew;
     crew.Start([&] { EXPECT_OK(NewAny(other_, name)->Acquire({.wait = kTestTimeout})); });
     EXPECT_TRUE(Await([&] { return lock->Inspect()->waiting == 1; }));
-    EXPECT_OK(lease->Release());
+    EXPECT_OK(lease.Release());
     crew.Join();
     server().Command({"FLUSHALL"});
   }
@@ -115,21 +113,19 @@ TEST_P(Naming, LeavesKeyOfOtherTypeUnchanged) {
 
 TEST_P(Naming, SecondClassOnOneClientIsMisuse) {
   const auto lock = NewLock(client_);
-  auto lease = Try(*lock);
-  ASSERT_OK(lease);
+  auto lease = Must(Try(*lock));
   const auto another = AnotherKind().make(client_, kName, Options());
   const auto refused = another->TryAcquire();
   EXPECT_EQ(CodeOf(refused), kMisuse);
   EXPECT_NE(refused.status().message().find(std::string(GetParam().kind.name)), std::string::npos);
   EXPECT_EQ(CodeOf(another->Inspect()), kMisuse);
   another->unlock();
-  EXPECT_TRUE(lease->valid());
-  EXPECT_OK(lease->Release());
+  EXPECT_TRUE(lease.valid());
+  EXPECT_OK(lease.Release());
 }
 
 TEST_P(Naming, SecondClassOnOtherClientIsMisuseWhileHeld) {
-  auto lease = NewLock(client_)->Acquire();
-  ASSERT_OK(lease);
+  auto lease = Must(NewLock(client_)->Acquire());
   // A quorum's servers serve other locks through other clients.
   const Client other = GetParam().kind.quorum ? ClientAt(server().first().url()) : other_;
   const auto another = AnotherKind().make(other, kName, Options());
@@ -137,9 +133,9 @@ TEST_P(Naming, SecondClassOnOtherClientIsMisuseWhileHeld) {
   const absl::StatusCode refusal = GetParam().kind.quorum ? kBusy : kMisuse;
   EXPECT_EQ(CodeOf(Try(*another)), refusal);
   EXPECT_EQ(CodeOf(another->Acquire({.wait = absl::Milliseconds(20)})), refusal);
-  EXPECT_TRUE(lease->valid());
+  EXPECT_TRUE(lease.valid());
   EXPECT_EQ(CodeOf(Try(NewClient())), kBusy);
-  EXPECT_OK(lease->Release());
+  EXPECT_OK(lease.Release());
   EXPECT_OK(Try(*another));
 }
 
@@ -200,9 +196,8 @@ TEST_P(ForeignOwner, EndOfForeignLockIsNoticedWithinOnePoll) {
     Crew crew;
     std::atomic<int64_t> got{0};
     crew.Start([&] {
-      const auto lease = lock->Acquire({.wait = kTestTimeout});
+      const auto lease = Must(lock->Acquire({.wait = kTestTimeout}));
       got = base::Now().nanos();
-      EXPECT_OK(lease);
     });
     ASSERT_TRUE(AwaitQueued(1));
     EXPECT_EQ(server().Text({"GET", Key()}), "not redlatch");
@@ -256,18 +251,16 @@ bool IsDone(const Waiter& waiter, absl::Duration within = absl::ZeroDuration()) 
 
 TEST_F(NamesApart, WaiterNeverGetsLockOfOtherKind) {
   SimpleLock simple(a_, "n");
-  auto holds = simple.Acquire();
-  ASSERT_OK(holds);
+  auto holds = Must(simple.Acquire());
   SimpleLock simple_too(b_, "n", {.lease = absl::Seconds(6)});  // its heartbeats are 2 s apart
   Waiter waiter = Start([&] { return simple_too.Acquire({.wait = kTestTimeout}); });
   ASSERT_TRUE(AwaitQueued("n", "simple"));
   server_->Command({"DEL", "n"});  // as if its lease had expired
   const Client c = NewClient();
   ReentrantLock another(c, "n");
-  const auto owns = another.Acquire({.wait = absl::ZeroDuration()});
-  ASSERT_OK(owns);
+  const auto owns = Must(another.Acquire({.wait = absl::ZeroDuration()}));
   EXPECT_EQ(CodeOf(waiter.get()), absl::StatusCode::kFailedPrecondition);
-  EXPECT_TRUE(owns->valid());
+  EXPECT_TRUE(owns.valid());
 }
 
 // A user's class that asks for keys of the library's own.
@@ -287,8 +280,7 @@ class Greedy : public RedisLockBase {
 
 TEST_F(NamesApart, UsersClassHasItsOwnQueueAndKeys) {
   SimpleLock simple(a_, "u");
-  auto holds = simple.Acquire();
-  ASSERT_OK(holds);
+  auto holds = Must(simple.Acquire());
   SimpleLock simple_too(b_, "u");
   Waiter waiter = Start([&] { return simple_too.Acquire({.wait = kTestTimeout}); });
   ASSERT_TRUE(AwaitQueued("u", "simple"));
@@ -297,7 +289,7 @@ TEST_F(NamesApart, UsersClassHasItsOwnQueueAndKeys) {
   Waiter own = Start([&] { return greedy.Acquire({.wait = kTestTimeout}); });
   ASSERT_TRUE(AwaitQueued("u", "x.simple"));
   EXPECT_TRUE(AwaitQueued("u", "simple"));
-  EXPECT_OK(holds->Release());
+  EXPECT_OK(holds.Release());
   auto got = waiter.get();
   ASSERT_OK(got) << "the first waiter of its kind";
   EXPECT_FALSE(IsDone(own));

@@ -78,36 +78,33 @@ TEST_P(Recursion, LastUnlockReleases) {
 
 TEST_P(Recursion, LockAndLeaseShareOneHold) {
   lock_->lock();
-  auto lease = Try(*lock_);
-  ASSERT_OK(lease);
+  auto lease = Must(Try(*lock_));
   EXPECT_EQ(lock_->hold_count(), 2);
-  EXPECT_EQ(lease->fencing_token(), lock_->current().fencing_token());
+  EXPECT_EQ(lease.fencing_token(), lock_->current().fencing_token());
   EXPECT_EQ(HoldsAtTheServer(), 1);
   lock_->unlock();
-  EXPECT_TRUE(lease->valid());
+  EXPECT_TRUE(lease.valid());
   EXPECT_TRUE(BusyForOthers());
-  EXPECT_OK(lease->Release());
+  EXPECT_OK(lease.Release());
   EXPECT_TRUE(FreeForOthers());
 }
 
 TEST_P(Recursion, ReentryWithoutLeaseStartsRenewals) {
   const absl::Duration lease = absl::Seconds(5);
-  auto manual = lock_->Acquire({.lease = lease});
-  ASSERT_OK(manual);
-  const absl::Duration left = manual->remaining();
+  auto manual = Must(lock_->Acquire({.lease = lease}));
+  const absl::Duration left = manual.remaining();
   base::Instant until = base::Now() + left;
-  auto again = lock_->Acquire({.lease = lease});
-  ASSERT_OK(again);
+  auto again = Must(lock_->Acquire({.lease = lease}));
   const base::Instant now = base::Now();
-  EXPECT_LE(now + manual->remaining(), until + absl::Milliseconds(1));
+  EXPECT_LE(now + manual.remaining(), until + absl::Milliseconds(1));
   lock_->lock();
   const auto renewed = [&] { return base::Now() + lock_->current().remaining() > until; };
   until = until + absl::Milliseconds(1);
   EXPECT_TRUE(Await(renewed));
-  EXPECT_OK(manual->Extend(2 * lease));
-  EXPECT_GT(manual->remaining(), lease);
+  EXPECT_OK(manual.Extend(2 * lease));
+  EXPECT_GT(manual.remaining(), lease);
   lock_->unlock();
-  EXPECT_TRUE(manual->valid());
+  EXPECT_TRUE(manual.valid());
 }
 
 // In Redisson's locks, an Owner belongs to one client.
@@ -115,23 +112,21 @@ class SharedOwner : public Recursion {};
 
 TEST_P(SharedOwner, ReentersFromAnyThreadAndClient) {
   const Owner owner("job-42");
-  auto lease = support::AcquireAs(*lock_, owner);
-  ASSERT_OK(lease);
+  auto lease = Must(support::AcquireAs(*lock_, owner));
   Crew().Start([&] {
-    const auto again = support::AcquireAs(*lock_, owner, {.wait = absl::Milliseconds(100)});
-    EXPECT_OK(again);
+    const auto again = Must(support::AcquireAs(*lock_, owner, {.wait = absl::Milliseconds(100)}));
   });
   std::optional<Lease> elsewhere;
   Crew().Start([&] {
-    auto again = support::AcquireAs(*NewLock(other_), owner, {.wait = absl::Milliseconds(100)});
-    ASSERT_OK(again);
+    auto again =
+        Must(support::AcquireAs(*NewLock(other_), owner, {.wait = absl::Milliseconds(100)}));
     if (GetParam().kind.name == "reentrant") {  // a store accepts writes from both
-      EXPECT_EQ(again->fencing_token(), lease->fencing_token());
+      EXPECT_EQ(again.fencing_token(), lease.fencing_token());
     }
-    elsewhere = *std::move(again);
+    elsewhere = std::move(again);
   });
   EXPECT_EQ(HoldsAtTheServer(), 2);
-  EXPECT_OK(lease->Release());
+  EXPECT_OK(lease.Release());
   EXPECT_EQ(CodeOf(Try(client_)), kBusy);
   ASSERT_TRUE(elsewhere);
   EXPECT_TRUE(elsewhere->valid());
@@ -140,8 +135,7 @@ TEST_P(SharedOwner, ReentersFromAnyThreadAndClient) {
 }
 
 TEST_P(Recursion, OtherOwnersAndCallingThreadAreExcluded) {
-  const auto lease = support::AcquireAs(*lock_, Owner("one"));
-  ASSERT_OK(lease);
+  const auto lease = Must(support::AcquireAs(*lock_, Owner("one")));
   EXPECT_EQ(CodeOf(support::AcquireAs(*lock_, Owner("two"), {.wait = absl::ZeroDuration()})),
             kBusy);
   EXPECT_EQ(CodeOf(Try(*lock_)), kBusy);
@@ -153,19 +147,17 @@ TEST_P(Recursion, OtherOwnersAndCallingThreadAreExcluded) {
 TEST_P(SharedOwner, OneHandoverAdmitsAllItsThreads) {
   const Owner owner("crew");
   const LockOptions hour = LeaseOf(absl::Hours(1));  // so no heartbeat admits a thread
-  auto held = NewLock(client_, kName, hour)->Acquire();
-  ASSERT_OK(held);
+  auto held = Must(NewLock(client_, kName, hour)->Acquire());
   const Client clients[] = {NewClient(), NewClient()};
   std::atomic<int> inside = 0;
   Crew crew;
   for (const Client& client : clients) {
     crew.Start(4, [&](int) {
       const auto lock = NewLock(client, kName, hour);
-      auto lease = support::AcquireAs(*lock, owner, {.wait = kTestTimeout});
-      ASSERT_OK(lease);
+      auto lease = Must(support::AcquireAs(*lock, owner, {.wait = kTestTimeout}));
       ++inside;
       EXPECT_TRUE(Await([&] { return inside == 8; }));
-      EXPECT_OK(lease->Release());
+      EXPECT_OK(lease.Release());
     });
   }
   ASSERT_TRUE(AwaitQueued(2));
@@ -174,7 +166,7 @@ TEST_P(SharedOwner, OneHandoverAdmitsAllItsThreads) {
     for (const Client& client : clients) waiting += client.Stats().all.waiting;
     return waiting == 8;
   }));
-  EXPECT_OK(held->Release());
+  EXPECT_OK(held.Release());
   crew.Join();
   for (const Client& client : clients) EXPECT_EQ(client.Stats().all.acquired, 1);
 }

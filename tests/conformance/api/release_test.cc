@@ -23,28 +23,25 @@ class Releasing : public ReleasingTest {
 INSTANTIATE_CONFORMANCE(Releasing, WithoutSmoke(ExclusiveCases()));
 
 TEST_P(Releasing, RepeatedReleaseSucceedsAndReleasesOnce) {
-  auto lease = lock_->Acquire();
-  ASSERT_OK(lease);
-  EXPECT_TRUE(lease->valid());
-  EXPECT_GT(lease->remaining(), kLease / 2);
-  EXPECT_LT(lease->remaining(), kLease);
-  EXPECT_OK(lease->Release());
-  EXPECT_FALSE(lease->valid());
-  EXPECT_EQ(lease->remaining(), absl::ZeroDuration());
+  auto lease = Must(lock_->Acquire());
+  EXPECT_TRUE(lease.valid());
+  EXPECT_GT(lease.remaining(), kLease / 2);
+  EXPECT_LT(lease.remaining(), kLease);
+  EXPECT_OK(lease.Release());
+  EXPECT_FALSE(lease.valid());
+  EXPECT_EQ(lease.remaining(), absl::ZeroDuration());
   EXPECT_TRUE(FreeForOthers());
-  const auto theirs = Try(*NewAny(other_));
-  ASSERT_OK(theirs);
-  EXPECT_OK(lease->Release());
-  EXPECT_TRUE(theirs->valid());
-  EXPECT_FALSE(lease->lost().stop_requested());
+  const auto theirs = Must(Try(*NewAny(other_)));
+  EXPECT_OK(lease.Release());
+  EXPECT_TRUE(theirs.valid());
+  EXPECT_FALSE(lease.lost().stop_requested());
   EXPECT_EQ(recorder_->Count("released"), 1);
 }
 
 TEST_P(Releasing, ConcurrentCallsReleaseOnce) {
-  auto lease = lock_->Acquire();
-  ASSERT_OK(lease);
+  auto lease = Must(lock_->Acquire());
   Crew crew;
-  crew.Start(4, [&](int) { EXPECT_OK(lease->Release()); });
+  crew.Start(4, [&](int) { EXPECT_OK(lease.Release()); });
   crew.Join();
   EXPECT_EQ(recorder_->Count("released"), 1);
   EXPECT_TRUE(FreeForOthers());
@@ -65,10 +62,9 @@ class Renewing : public Releasing {};
 INSTANTIATE_CONFORMANCE(Renewing, OverTcp(ExclusiveCases()));
 
 TEST_P(Renewing, ExtendRequiresManualLease) {
-  auto lease = lock_->Acquire();
-  ASSERT_OK(lease);
-  EXPECT_EQ(CodeOf(lease->Extend(kLease)), kMisuse);
-  EXPECT_TRUE(lease->valid());
+  auto lease = Must(lock_->Acquire());
+  EXPECT_EQ(CodeOf(lease.Extend(kLease)), kMisuse);
+  EXPECT_TRUE(lease.valid());
 }
 
 TEST_P(Renewing, LeaseIsTenMillisecondsToOneYear) {
@@ -179,24 +175,22 @@ TEST_P(LockReleasing, UnlockWithoutLockIsMisuse) {
 }
 
 TEST_P(LockReleasing, UnlockOfLeasedLockIsMisuse) {
-  const auto lease = lock_->Acquire();
-  ASSERT_OK(lease);
+  const auto lease = Must(lock_->Acquire());
   lock_->unlock();
   EXPECT_TRUE(recorder_->Await("misuse"));
-  EXPECT_TRUE(lease->valid());
+  EXPECT_TRUE(lease.valid());
   EXPECT_TRUE(BusyForOthers());
 }
 
 TEST_P(LockReleasing, ObserverIsToldOfEachEvent) {
-  const auto lease = lock_->Acquire();
-  ASSERT_OK(lease);
+  const auto lease = Must(lock_->Acquire());
   EXPECT_EQ(CodeOf(NewLock(client_)->Acquire(
                 {.wait = absl::Milliseconds(1), .lease = kReleaseLease})) == kBusy,
             !GetParam().kind.reentrant);
   EXPECT_EQ(recorder_->Count("wait ended"), GetParam().kind.reentrant ? 0 : 1);
   lock_->try_lock();
   EXPECT_TRUE(recorder_->Count("acquired") >= 1);
-  EXPECT_EQ(recorder_->All("acquired")[0].token, lease->fencing_token());
+  EXPECT_EQ(recorder_->All("acquired")[0].token, lease.fencing_token());
   if (GetParam().kind.reentrant) lock_->unlock();
 }
 

@@ -144,8 +144,7 @@ TEST_P(Standard, RunLockedReturnsResultOfWork) {
 }
 
 TEST_P(Standard, RunLockedDoesNotRunWithoutLock) {
-  const auto theirs = NewLock(other_)->Acquire();
-  ASSERT_OK(theirs);
+  const auto theirs = Must(NewLock(other_)->Acquire());
   bool ran = false;
   const absl::Status status =
       RunLocked(*lock_, {.wait = absl::Milliseconds(5)}, [&](std::stop_token) {

@@ -31,16 +31,15 @@ TEST_P(Stats, UnusedClientHasNoLocks) {
 }
 
 TEST_P(Stats, HoldIsCountedAtItsStartAndEnd) {
-  auto lease = lock_->Acquire();
-  ASSERT_OK(lease);
+  auto lease = Must(lock_->Acquire());
   EXPECT_THAT(Of(), Counts({.acquired = 1, .held = 1}));
-  EXPECT_OK(lease->Release());
+  EXPECT_OK(lease.Release());
   EXPECT_THAT(Of(), Counts({.acquired = 1, .released = 1}));
   lock_->lock();
   EXPECT_THAT(Of(), Counts({.acquired = 2, .released = 1, .held = 1}));
   lock_->unlock();
   EXPECT_THAT(Of(), Counts({.acquired = 2, .released = 2}));
-  EXPECT_OK(lease->Release());  // a repeated Release() is not counted
+  EXPECT_OK(lease.Release());  // a repeated Release() is not counted
   EXPECT_THAT(Of(), Counts({.acquired = 2, .released = 2}));
 }
 
@@ -67,15 +66,14 @@ TEST_P(Stats, MisuseIsCounted) {
 }
 
 TEST_P(Stats, ReconnectionsAreCounted) {
-  auto lease = lock_->Acquire();
-  ASSERT_OK(lease);
+  auto lease = Must(lock_->Acquire());
   server().Command({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
   ASSERT_TRUE(Await([&] { return client_.Ping().ok() && recorder_->Count("reconnected") > 0; }));
   const ClientStats stats = client_.Stats();
   EXPECT_GE(stats.breaks, 1);
   EXPECT_GE(stats.connects, 2);
   EXPECT_GE(stats.reconnects, 1);
-  EXPECT_TRUE(Await([&] { return lease->Release().ok(); }));
+  EXPECT_TRUE(Await([&] { return lease.Release().ok(); }));
 }
 
 TEST_P(Stats, MayBeReadConcurrently) {
@@ -129,8 +127,7 @@ using StatsNames = Conformance;
 TEST_P(StatsNames, NamesBeyondLimitAreCountedTogether) {
   const Client client = NewClient({}, {.stats_names = 2});
   for (const char* name : {"a", "b", "c", "d", "a", "c"}) EXPECT_OK(Try(client, name));
-  const auto held = NewLock(client, "e")->Acquire();
-  ASSERT_OK(held);
+  const auto held = Must(NewLock(client, "e")->Acquire());
   EXPECT_THAT(NamesOf(client), ElementsAre(kOtherNames, Called("a"), Called("b")));
   EXPECT_EQ(StatsOf(client, Called("a")).acquired, 2);
   EXPECT_EQ(StatsOf(client, Called("b")).acquired, 1);
@@ -180,14 +177,13 @@ class ReadWriteStats : public ReadWriteConformance {
 
 TEST_P(ReadWriteStats, JoiningReadersAreHoldsWithoutRequests) {
   const auto lock = NewReadWrite(client_, {.lease = kLease, .turn = absl::Seconds(10)});
-  auto first = lock->AcquireRead();
-  ASSERT_OK(first);
+  auto first = Must(lock->AcquireRead());
   Crew().Start([&] {
     const std::shared_lock reads(*lock);
     EXPECT_THAT(Of(), Counts({.acquired = 2, .passed_on = 1, .held = 2}));
   });
   EXPECT_THAT(Of(), Counts({.acquired = 2, .passed_on = 1, .released = 1, .held = 1}));
-  EXPECT_OK(first->Release());
+  EXPECT_OK(first.Release());
   EXPECT_THAT(Of(), Counts({.acquired = 2, .passed_on = 1, .released = 2}));
 }
 
@@ -208,15 +204,13 @@ class SemaphoreStats : public SemaphoreOfThree {
 };
 
 TEST_P(SemaphoreStats, AcquisitionIsOneHoldOfItsPermits) {
-  auto two = semaphore_->Acquire(2, {.wait = kTestTimeout});
-  auto one = semaphore_->Acquire(1, {.wait = kTestTimeout});
-  ASSERT_OK(two);
-  ASSERT_OK(one);
+  auto two = Must(semaphore_->Acquire(2, {.wait = kTestTimeout}));
+  auto one = Must(semaphore_->Acquire(1, {.wait = kTestTimeout}));
   EXPECT_THAT(Of(), Counts({.acquired = 2, .held = 2, .permits = 3}));
   EXPECT_EQ(CodeOf(semaphore_->Acquire(1, {.wait = absl::Milliseconds(100)})), kBusy);
-  EXPECT_OK(two->Release());
+  EXPECT_OK(two.Release());
   EXPECT_THAT(Of(), Counts({.acquired = 2, .busy = 1, .released = 1, .held = 1, .permits = 1}));
-  EXPECT_OK(one->Release());
+  EXPECT_OK(one.Release());
   EXPECT_THAT(Of(), Counts({.acquired = 2, .busy = 1, .released = 2}));
 }
 

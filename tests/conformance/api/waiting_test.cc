@@ -69,13 +69,12 @@ TEST_P(Waiting, StopTokenCancels) {
 
 TEST_P(Waiting, LateStopDoesNotTouchHold) {
   std::stop_source stop;
-  auto lease = lock_->Acquire({.stop = stop.get_token()});
-  ASSERT_OK(lease);
+  auto lease = Must(lock_->Acquire({.stop = stop.get_token()}));
   stop.request_stop();
-  EXPECT_TRUE(lease->valid());
-  EXPECT_FALSE(lease->lost().stop_requested());
+  EXPECT_TRUE(lease.valid());
+  EXPECT_FALSE(lease.lost().stop_requested());
   EXPECT_EQ(CodeOf(Try(*NewAny(owner_))), kBusy);
-  EXPECT_OK(lease->Release());
+  EXPECT_OK(lease.Release());
 }
 
 // A server hangs, is down, or has not started: which calls report it, when, and that they never
@@ -211,14 +210,13 @@ INSTANTIATE_CONFORMANCE(LockUnreachable, OverTcp(LockCases()));
 
 TEST_P(LockUnreachable, OwnLockIsBusyWhileServerHangs) {
   const auto lock = NewLock(NewWarmClient());
-  auto lease = lock->Acquire();
-  ASSERT_OK(lease);
+  auto lease = Must(lock->Acquire());
   {
     const Outage outage(server(), How::kHangs);
     Crew().Start([&] { EXPECT_EQ(CodeOf(lock->TryAcquire()), kBusy); });
-    EXPECT_TRUE(lease->valid());
+    EXPECT_TRUE(lease.valid());
   }
-  EXPECT_OK(lease->Release());
+  EXPECT_OK(lease.Release());
 }
 
 TEST_P(LockUnreachable, ReleasesWaitForOneTimeoutInAll) {
@@ -265,11 +263,10 @@ class Async : public Conformance {
 TEST_P(Async, AcquiresAndReleasesFreeLock) {
   const auto lock = NewLock(client_);
   lock->AcquireAsync({}, leases_.Callback());
-  absl::StatusOr<Lease> lease = leases_.Take();
-  ASSERT_TRUE(lease.ok()) << lease.status();
-  EXPECT_TRUE(lease->valid());
+  auto lease = Must(leases_.Take());
+  EXPECT_TRUE(lease.valid());
   EXPECT_EQ(CodeOf(Try(other_)), kBusy);
-  lease->ReleaseAsync(statuses_.Callback());
+  lease.ReleaseAsync(statuses_.Callback());
   EXPECT_OK(statuses_.Take());
   EXPECT_TRUE(Try(other_).ok());
 }
@@ -278,8 +275,7 @@ TEST_P(Async, AcquiresAndReleasesFreeLock) {
 TEST_P(Async, EachAcquisitionIsItsOwnOwner) {
   const auto lock = NewLock(client_);
   lock->AcquireAsync({}, leases_.Callback());
-  absl::StatusOr<Lease> lease = leases_.Take(0);
-  ASSERT_TRUE(lease.ok()) << lease.status();
+  auto lease = Must(leases_.Take(0));
   EXPECT_EQ(lock->hold_count(), 0);
   lock->AcquireAsync({.wait = absl::ZeroDuration()}, leases_.Callback());
   EXPECT_EQ(CodeOf(leases_.Take(1)), kBusy);
@@ -289,16 +285,14 @@ TEST_P(Async, OwnerReentersReentrantLock) {
   if (!GetParam().kind.reentrant) return;
   const auto lock = NewLock(client_);
   support::AcquireAsyncAs(*lock, Owner("job"), {}, leases_.Callback());
-  absl::StatusOr<Lease> outer = leases_.Take(0);
-  ASSERT_TRUE(outer.ok()) << outer.status();
+  auto outer = Must(leases_.Take(0));
   support::AcquireAsyncAs(*lock, Owner("job"), {}, leases_.Callback());
-  absl::StatusOr<Lease> inner = leases_.Take(1);
-  ASSERT_TRUE(inner.ok()) << inner.status();
-  EXPECT_EQ(inner->fencing_token(), outer->fencing_token());
-  inner->ReleaseAsync(statuses_.Callback());
+  auto inner = Must(leases_.Take(1));
+  EXPECT_EQ(inner.fencing_token(), outer.fencing_token());
+  inner.ReleaseAsync(statuses_.Callback());
   EXPECT_OK(statuses_.Take(0));
   EXPECT_EQ(CodeOf(Try(other_)), kBusy);
-  outer->ReleaseAsync(statuses_.Callback());
+  outer.ReleaseAsync(statuses_.Callback());
   EXPECT_OK(statuses_.Take(1));
   EXPECT_TRUE(Try(other_).ok());
 }
@@ -355,14 +349,12 @@ TEST_P(Exclusion, HoldsAcrossAllCalls) {
           const std::scoped_lock guard(*lock);
           shared.Touch(lock->current());
         } else if (interface == 1) {
-          const auto lease = lock->Acquire();
-          ASSERT_OK(lease);
-          shared.Touch(lease->hold());
+          const auto lease = Must(lock->Acquire());
+          shared.Touch(lease.hold());
         } else if (interface == 2) {
-          auto lease = lock->Acquire({.lease = kLease});
-          ASSERT_OK(lease);
-          shared.Touch(lease->hold());
-          EXPECT_OK(lease->Release());
+          auto lease = Must(lock->Acquire({.lease = kLease}));
+          shared.Touch(lease.hold());
+          EXPECT_OK(lease.Release());
         } else {
           while (!TakesSoon(*lock)) continue;
           shared.Touch(lock->current());
@@ -438,8 +430,7 @@ TEST_P(Exclusion, AnyObjectOfTheNameMayUnlock) {
 
 TEST_P(Exclusion, KeyPrefixSeparatesClients) {
   const auto lock = NewLock(NewClient());
-  const auto lease = lock->Acquire();
-  ASSERT_OK(lease);
+  const auto lease = Must(lock->Acquire());
   EXPECT_EQ(lock->name(), Called());
   EXPECT_OK(Try(ClientAt(UrlOfAnyUser(), {}, {.key_prefix = "elsewhere:"})));
   const std::string key = Key();

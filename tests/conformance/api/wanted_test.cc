@@ -33,39 +33,36 @@ class Wanted : public WantedTest {};
 INSTANTIATE_CONFORMANCE(Wanted, Where(LockCases(), CanTell));
 
 TEST_P(Wanted, HolderIsToldOfWaiterInAnotherClient) {
-  auto lease = lock_->Acquire();
-  ASSERT_OK(lease);
-  const std::stop_token wanted = lease->wanted();
+  auto lease = Must(lock_->Acquire());
+  const std::stop_token wanted = lease.wanted();
   ASSERT_TRUE(wanted.stop_possible());
   std::atomic<bool> callback{false};
   const std::stop_callback on_wanted(wanted, [&] { callback = true; });
   EXPECT_FALSE(wanted.stop_requested());
   Crew crew;
   crew.Start([&] {
-    auto next = theirs_->Acquire();
-    ASSERT_OK(next);
-    EXPECT_FALSE(next->wanted().stop_requested()) << "no other client waits";
-    EXPECT_OK(next->Release());
+    auto next = Must(theirs_->Acquire());
+    EXPECT_FALSE(next.wanted().stop_requested()) << "no other client waits";
+    EXPECT_OK(next.Release());
   });
   EXPECT_TRUE(Fires(wanted));
   EXPECT_TRUE(Await([&] { return callback.load(); }));
   EXPECT_TRUE(recorder_.Await("wanted"));
-  EXPECT_EQ(recorder_.All("wanted")[0].token, lease->fencing_token());
-  EXPECT_TRUE(lease->wanted().stop_requested());
-  EXPECT_TRUE(lease->valid()) << "it is only told";
-  EXPECT_FALSE(lease->lost().stop_requested());
-  EXPECT_OK(lease->Release());
+  EXPECT_EQ(recorder_.All("wanted")[0].token, lease.fencing_token());
+  EXPECT_TRUE(lease.wanted().stop_requested());
+  EXPECT_TRUE(lease.valid()) << "it is only told";
+  EXPECT_FALSE(lease.lost().stop_requested());
+  EXPECT_OK(lease.Release());
   crew.Join();
   EXPECT_EQ(recorder_.Count("wanted"), 1);
 }
 
 TEST_P(Wanted, HolderIsToldOfWaiterInItsOwnClient) {
-  auto lease = lock_->Acquire();
-  ASSERT_OK(lease);
+  auto lease = Must(lock_->Acquire());
   Crew crew;
   crew.Start([&] { EXPECT_OK(lock_->Acquire()); });
-  EXPECT_TRUE(Fires(lease->wanted()));
-  EXPECT_OK(lease->Release());
+  EXPECT_TRUE(Fires(lease.wanted()));
+  EXPECT_OK(lease.Release());
 }
 
 TEST_P(Wanted, HolderByStdLockIsTold) {
@@ -83,12 +80,11 @@ TEST_P(Wanted, HolderByStdLockIsTold) {
 }
 
 TEST_P(Wanted, ManualHolderIsTold) {
-  auto lease = lock_->Acquire({.lease = kLease});
-  ASSERT_OK(lease);
+  auto lease = Must(lock_->Acquire({.lease = kLease}));
   Crew crew;
   crew.Start([&] { EXPECT_OK(theirs_->Acquire()); });
-  EXPECT_TRUE(Fires(lease->wanted()));
-  EXPECT_OK(lease->Release());
+  EXPECT_TRUE(Fires(lease.wanted()));
+  EXPECT_OK(lease.Release());
 }
 
 TEST_P(Wanted, NewHolderIsToldIfMoreClientsWait) {
@@ -97,14 +93,13 @@ TEST_P(Wanted, NewHolderIsToldIfMoreClientsWait) {
   const auto third = NewLock(thirds, kName, Telling());
   std::atomic<int> told{0};
   const auto waits = [&told](RedisLockBase& lock) {
-    auto next = lock.Acquire();
-    ASSERT_OK(next);
+    auto next = Must(lock.Acquire());
     if (told.fetch_add(1) == 0) {
-      EXPECT_TRUE(Fires(next->wanted())) << "one client waits behind it";
+      EXPECT_TRUE(Fires(next.wanted())) << "one client waits behind it";
     } else {
-      EXPECT_FALSE(next->wanted().stop_requested());
+      EXPECT_FALSE(next.wanted().stop_requested());
     }
-    EXPECT_OK(next->Release());
+    EXPECT_OK(next.Release());
   };
   Crew crew;
   crew.Start([&] { waits(*theirs_); });
@@ -114,27 +109,24 @@ TEST_P(Wanted, NewHolderIsToldIfMoreClientsWait) {
 }
 
 TEST_P(Wanted, HolderIsNotToldOfTry) {
-  auto lease = lock_->Acquire();
-  ASSERT_OK(lease);
+  auto lease = Must(lock_->Acquire());
   EXPECT_EQ(CodeOf(Try(*theirs_)), kBusy);
   Crew().Start([&] { EXPECT_FALSE(lock_->try_lock()); });
   Crew crew;
   crew.Start([&] { EXPECT_OK(theirs_->Acquire()); });
   EXPECT_TRUE(recorder_.Await("wanted"));
-  EXPECT_OK(lease->Release());
+  EXPECT_OK(lease.Release());
   crew.Join();
   EXPECT_EQ(recorder_.Count("wanted"), 1) << "neither try has told it";
 }
 
 TEST_P(Wanted, HolderWithoutTheOptionIsNotTold) {
   const auto lock = NewLock(holders_);
-  auto lease = lock->Acquire();
-  ASSERT_OK(lease);
-  EXPECT_FALSE(lease->wanted().stop_possible());
+  auto lease = Must(lock->Acquire());
+  EXPECT_FALSE(lease.wanted().stop_possible());
   EXPECT_FALSE(Lease().wanted().stop_possible());
-  const absl::StatusOr<LockInfo> info = lock->Inspect();
-  ASSERT_OK(info);
-  EXPECT_FALSE(info->holders.at(0).hold.ends_with('k')) << "nothing asks scripts to tell it";
+  const auto info = Must(lock->Inspect());
+  EXPECT_FALSE(info.holders.at(0).hold.ends_with('k')) << "nothing asks scripts to tell it";
 }
 
 // Lock classes that cannot tell their holders refuse the option, or do not have it.
@@ -163,9 +155,8 @@ class WantedReads : public ReadWriteConformance {
   }
   // Acquires the lock as a writer, and releases it.
   static void Write(Lock& lock) {
-    auto lease = lock.Acquire();
-    ASSERT_OK(lease);
-    EXPECT_OK(lease->Release());
+    auto lease = Must(lock.Acquire());
+    EXPECT_OK(lease.Release());
   }
 
   const Client mine_ = NewClient();
@@ -175,56 +166,49 @@ class WantedReads : public ReadWriteConformance {
 INSTANTIATE_CONFORMANCE(WantedReads, ReadWriteCases());
 
 TEST_P(WantedReads, ReadersInAllClientsAreToldOfWriter) {
-  auto read = telling_->AcquireRead();
-  ASSERT_OK(read);
-  auto theirs = other_->AcquireRead();
-  ASSERT_OK(theirs);
-  EXPECT_FALSE(read->wanted().stop_requested()) << "readers do not want each other's holds";
-  EXPECT_FALSE(theirs->wanted().stop_requested());
+  auto read = Must(telling_->AcquireRead());
+  auto theirs = Must(other_->AcquireRead());
+  EXPECT_FALSE(read.wanted().stop_requested()) << "readers do not want each other's holds";
+  EXPECT_FALSE(theirs.wanted().stop_requested());
   const auto writer = NewReadWrite(NewClient());
   Crew crew;
   crew.Start([&] { Write(*writer); });
-  EXPECT_TRUE(Fires(read->wanted()));
-  EXPECT_TRUE(Fires(theirs->wanted()));
-  EXPECT_OK(read->Release());
-  EXPECT_OK(theirs->Release());
+  EXPECT_TRUE(Fires(read.wanted()));
+  EXPECT_TRUE(Fires(theirs.wanted()));
+  EXPECT_OK(read.Release());
+  EXPECT_OK(theirs.Release());
 }
 
 TEST_P(WantedReads, ReaderIsToldOfWriterInItsOwnClient) {
-  auto read = telling_->AcquireRead();
-  ASSERT_OK(read);
+  auto read = Must(telling_->AcquireRead());
   Crew crew;
   crew.Start([&] { Write(*telling_); });
-  EXPECT_TRUE(Fires(read->wanted()));
-  EXPECT_OK(read->Release());
+  EXPECT_TRUE(Fires(read.wanted()));
+  EXPECT_OK(read.Release());
 }
 
 TEST_P(WantedReads, WriterIsToldOfReader) {
-  auto write = telling_->Acquire();
-  ASSERT_OK(write);
+  auto write = Must(telling_->Acquire());
   Crew crew;
   crew.Start([&] {
-    auto read = other_->AcquireRead();
-    ASSERT_OK(read);
-    EXPECT_FALSE(read->wanted().stop_requested());
-    EXPECT_OK(read->Release());
+    auto read = Must(other_->AcquireRead());
+    EXPECT_FALSE(read.wanted().stop_requested());
+    EXPECT_OK(read.Release());
   });
-  EXPECT_TRUE(Fires(write->wanted()));
-  EXPECT_OK(write->Release());
+  EXPECT_TRUE(Fires(write.wanted()));
+  EXPECT_OK(write.Release());
 }
 
 TEST_P(WantedReads, ReadUnderOwnWriteIsNotTold) {
-  auto write = telling_->Acquire();
-  ASSERT_OK(write);
-  auto read = telling_->AcquireRead();
-  ASSERT_OK(read);
-  EXPECT_FALSE(read->wanted().stop_possible());
-  EXPECT_FALSE(write->wanted().stop_requested());
+  auto write = Must(telling_->Acquire());
+  auto read = Must(telling_->AcquireRead());
+  EXPECT_FALSE(read.wanted().stop_possible());
+  EXPECT_FALSE(write.wanted().stop_requested());
   Crew crew;
   crew.Start([&] { Write(*other_); });
-  EXPECT_TRUE(Fires(write->wanted()));
-  EXPECT_OK(read->Release());
-  EXPECT_OK(write->Release());
+  EXPECT_TRUE(Fires(write.wanted()));
+  EXPECT_OK(read.Release());
+  EXPECT_OK(write.Release());
 }
 
 }  // namespace

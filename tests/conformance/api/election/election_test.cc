@@ -49,15 +49,12 @@ class ElectionConformance : public Conformance {
     return !leader.ok() ? "error" : *leader ? (*leader)->value : "none";
   }
   static Leadership Lead(Election& election, std::string_view value) {
-    absl::StatusOr<Leadership> leads = election.Campaign(value);
-    EXPECT_OK(leads);
-    return leads.ok() ? *std::move(leads) : Leadership();
+    return Must(election.Campaign(value));
   }
   Observation Watch(const Election& election, Seen& seen) {
-    absl::StatusOr<Observation> observation = election.Observe(seen.callback());
-    EXPECT_OK(observation);
+    auto observation = Must(election.Observe(seen.callback()));
     EXPECT_TRUE(Await([&] { return !seen.all().empty(); })) << "it is told the present state";
-    return observation.ok() ? *std::move(observation) : Observation();
+    return observation;
   }
 
   const Client client_ = NewClient();
@@ -168,8 +165,7 @@ TEST_P(ElectionConformance, ObserverIsToldWhenTheLeaseEnds) {
   Seen seen;
   const Observation observation = Watch(theirs_, seen);
   // The client does not renew it, and no candidate waits.
-  const absl::StatusOr<Leadership> leads = election_.Campaign("a", {.lease = kLease / 4});
-  ASSERT_OK(leads);
+  const auto leads = Must(election_.Campaign("a", {.lease = kLease / 4}));
   EXPECT_TRUE(seen.AwaitLast("a"));
   EXPECT_TRUE(seen.AwaitLast("none"));
 }
@@ -251,11 +247,10 @@ TEST_P(ElectionConformance, EachTermOfOneClientHasItsOwnEpoch) {
 TEST_P(ElectionConformance, SimpleLockWithTheSameNameExcludesElection) {
   const Client third = NewClient();
   SimpleLock lock(third, kName, Options());
-  absl::StatusOr<Lease> lease = lock.Acquire();
-  ASSERT_OK(lease);
+  auto lease = Must(lock.Acquire());
   EXPECT_EQ(CodeOf(election_.Campaign("a", {.wait = absl::ZeroDuration()})), kBusy);
   EXPECT_EQ(ValueOf(election_), "none");
-  EXPECT_OK(lease->Release());
+  EXPECT_OK(lease.Release());
   const Leadership leads = Lead(election_, "a");
   EXPECT_EQ(CodeOf(Try(lock)), kBusy);
 }
@@ -306,11 +301,9 @@ TEST_P(ElectionConformance, RunElectedResignsIfStoppedAsItsTermBegins) {
   const auto work = [](const std::stop_token&, FencingToken) { return absl::OkStatus(); };
   for (int i = 0; i < 20; ++i) {
     std::stop_source stop;
-    const absl::StatusOr<Observation> observation =
-        theirs_.Observe([&](const std::optional<Leader>& leader) {
-          if (leader) stop.request_stop();
-        });
-    ASSERT_OK(observation);
+    const auto observation = Must(theirs_.Observe([&](const std::optional<Leader>& leader) {
+      if (leader) stop.request_stop();
+    }));
     EXPECT_OK(RunElected(election_, work, stop.get_token(), "a"));
     EXPECT_EQ(ValueOf(theirs_), "none");
   }

@@ -263,13 +263,12 @@ TEST_P(LatchNaming, AcceptsAnyBytesWhoseKeysShareASlot) {
 
 TEST_P(LatchNaming, LatchAndLockOnOneClientIsMisuse) {
   SimpleLock lock(client_, kName);
-  auto lease = lock.Acquire();
-  ASSERT_OK(lease);
+  auto lease = Must(lock.Acquire());
   const auto latch = NewLatch(client_, 2);
   EXPECT_EQ(CodeOf(latch->CountDown()), kMisuse);
   EXPECT_EQ(CodeOf(Look(*latch)), kMisuse);
-  EXPECT_TRUE(lease->valid());
-  EXPECT_OK(lease->Release());
+  EXPECT_TRUE(lease.valid());
+  EXPECT_OK(lease.Release());
 }
 
 INSTANTIATE_CONFORMANCE(LatchNaming, WithoutSmoke(CasesOf("latch")));

@@ -97,18 +97,17 @@ TEST_P(ReadWrite, TimedReadsGetFreeOrReleasedLock) {
 }
 
 TEST_P(ReadWrite, ReadLeaseIsValidUntilReleased) {
-  auto lease = lock_->AcquireRead();
-  ASSERT_OK(lease);
-  EXPECT_TRUE(lease->valid());
-  EXPECT_GT(lease->remaining(), absl::ZeroDuration());
-  EXPECT_LE(lease->remaining(), kLease);
-  EXPECT_TRUE(lease->lost().stop_possible());
+  auto lease = Must(lock_->AcquireRead());
+  EXPECT_TRUE(lease.valid());
+  EXPECT_GT(lease.remaining(), absl::ZeroDuration());
+  EXPECT_LE(lease.remaining(), kLease);
+  EXPECT_TRUE(lease.lost().stop_possible());
   EXPECT_FALSE(WritersGetIn(*theirs_));
-  EXPECT_OK(lease->Release());
-  EXPECT_FALSE(lease->valid());
-  EXPECT_EQ(lease->remaining(), absl::ZeroDuration());
-  EXPECT_FALSE(lease->lost().stop_requested());
-  EXPECT_OK(lease->Release());
+  EXPECT_OK(lease.Release());
+  EXPECT_FALSE(lease.valid());
+  EXPECT_EQ(lease.remaining(), absl::ZeroDuration());
+  EXPECT_FALSE(lease.lost().stop_requested());
+  EXPECT_OK(lease.Release());
   EXPECT_TRUE(WritersSoonGetIn(*theirs_));
 }
 
@@ -123,15 +122,14 @@ TEST_P(ReadEnd, ManualReadEndsUnlessExtended) {
   std::optional<Lease> renewed;
   Crew().Start([&] { manual = *lock_->AcquireRead({.lease = kEndLease}); });
   Crew().Start([&] { renewed = *lock_->AcquireRead(); });
-  const auto theirs = theirs_->AcquireRead();
-  ASSERT_OK(theirs);
+  const auto theirs = Must(theirs_->AcquireRead());
   EXPECT_OK(manual->Extend(2 * kEndLease));
   EXPECT_GT(manual->remaining(), kEndLease);
   EXPECT_EQ(CodeOf(renewed->Extend(kLease)), kMisuse);
   EXPECT_TRUE(Await([&] { return manual->lost().stop_requested(); }));
   EXPECT_EQ(CodeOf(manual->Release()), kLost);
   EXPECT_TRUE(renewed->valid());
-  EXPECT_TRUE(theirs->valid());
+  EXPECT_TRUE(theirs.valid());
   EXPECT_FALSE(WritersGetIn(*thirds_));
 }
 
@@ -142,9 +140,8 @@ TEST_P(ReadEnd, ForcedReleaseIsReportedToAllReaders) {
   std::optional<Lease> joined;
   lock->lock_shared();
   Crew().Start([&] { joined = *lock->AcquireRead(); });
-  auto theirs = theirs_too->AcquireRead();
-  ASSERT_OK(theirs);
-  const std::stop_token tokens[] = {lock->current_read().lost(), joined->lost(), theirs->lost()};
+  auto theirs = Must(theirs_too->AcquireRead());
+  const std::stop_token tokens[] = {lock->current_read().lost(), joined->lost(), theirs.lost()};
   EXPECT_OK(thirds_->ForceRelease());
   for (const std::stop_token& lost : tokens) {
     EXPECT_TRUE(Await([&] { return lost.stop_requested(); }));
@@ -152,7 +149,7 @@ TEST_P(ReadEnd, ForcedReleaseIsReportedToAllReaders) {
   EXPECT_FALSE(lock->current_read().valid());
   EXPECT_EQ(lock->read_hold_count(), 0);
   EXPECT_EQ(CodeOf(joined->Release()), kLost);
-  EXPECT_EQ(CodeOf(theirs->Release()), kLost);
+  EXPECT_EQ(CodeOf(theirs.Release()), kLost);
   EXPECT_TRUE(WritersSoonGetIn(*thirds_));
   lock->unlock_shared();
   EXPECT_EQ(recorder_->Count("misuse"), 0);
@@ -263,12 +260,11 @@ TEST_P(ReadEnd, OtherClassOfLockIsMisuseForReaders) {
   reading.unlock();
   {
     ReentrantLock foreign(other_, kName, Options());
-    const auto held = Try(foreign);
-    ASSERT_OK(held);
+    const auto held = Must(Try(foreign));
     EXPECT_EQ(CodeOf(TryRead(*lock_)), kMisuse);
     EXPECT_EQ(CodeOf(lock_->AcquireRead()), kMisuse);
     EXPECT_EQ(CodeOf(TryRead(*theirs_)), kMisuse);
-    EXPECT_TRUE(held->valid());
+    EXPECT_TRUE(held.valid());
   }
   EXPECT_TRUE(ReadersSoonGetIn(*lock_));
 }
@@ -324,8 +320,7 @@ TEST_P(ReadWriteReentry, LostWritersReadIsNotJoinedToAnother) {
   {
     lock->lock();
     server().Command({"DEL", Key()});
-    auto theirs = theirs_->AcquireWrite();
-    ASSERT_OK(theirs);
+    auto theirs = Must(theirs_->AcquireWrite());
     crew.Start([&] {
       const std::scoped_lock second(*lock);
       writing = true;
@@ -337,7 +332,7 @@ TEST_P(ReadWriteReentry, LostWritersReadIsNotJoinedToAnother) {
     crew.Start([&] {
       // One is the reader below; the other is the thread above, once it knows of the loss.
       EXPECT_TRUE(AwaitWaiting(2));
-      EXPECT_OK(theirs->Release());
+      EXPECT_OK(theirs.Release());
     });
     const std::shared_lock reading(*lock);
     EXPECT_FALSE(writing) << "reads while another thread writes";
@@ -441,10 +436,9 @@ TEST_P(ReadWriteReentry, EveryCallRefusesUpgradeAtOnce) {
     EXPECT_TRUE(lock_->current_read().valid());
   }
   {
-    const auto lease = lock_->AcquireRead();
-    ASSERT_OK(lease);
+    const auto lease = Must(lock_->AcquireRead());
     ExpectUpgradeIsRefused(*lock_);
-    EXPECT_TRUE(lease->valid());
+    EXPECT_TRUE(lease.valid());
   }
   EXPECT_LT(base::Now() - began, absl::FromChrono(kAWhile));
   EXPECT_TRUE(WritersSoonGetIn(*lock_));

@@ -45,20 +45,18 @@ TEST_P(SemaphorePermit, ReportsItsState) {
   EXPECT_OK(empty.Release());
   EXPECT_EQ(CodeOf(empty.Extend(kLease)), kMisuse);
 
-  auto released = Try(*semaphore_, 2);
-  ASSERT_OK(released);
-  ExpectHeld(*released, 2);
-  EXPECT_TRUE(released->lost().stop_possible());
-  EXPECT_OK(released->Release());
-  ExpectOver(*released, /*lost=*/false, 2);
+  auto released = Must(Try(*semaphore_, 2));
+  ExpectHeld(released, 2);
+  EXPECT_TRUE(released.lost().stop_possible());
+  EXPECT_OK(released.Release());
+  ExpectOver(released, /*lost=*/false, 2);
 
-  auto lost = Try(*semaphore_);
-  ASSERT_OK(lost);
-  ExpectHeld(*lost, 1);
+  auto lost = Must(Try(*semaphore_));
+  ExpectHeld(lost, 1);
   EXPECT_OK(thirds_->ForceRelease());
-  EXPECT_TRUE(Await([&] { return lost->lost().stop_requested(); }));
-  ExpectOver(*lost, /*lost=*/true, 1);
-  EXPECT_EQ(CodeOf(lost->Release()), kLost);
+  EXPECT_TRUE(Await([&] { return lost.lost().stop_requested(); }));
+  ExpectOver(lost, /*lost=*/true, 1);
+  EXPECT_EQ(CodeOf(lost.Release()), kLost);
 }
 
 TEST_P(SemaphorePermit, MoveTransfersAndAssignmentReleases) {
@@ -100,16 +98,14 @@ TEST_P(SemaphorePermit, OutlivesItsSemaphoreAndClient) {
 }
 
 TEST_P(SemaphorePermit, LossOfOneHoldLeavesOthersValid) {
-  auto manual = semaphore_->Acquire(1, {.wait = kTestTimeout, .lease = kPermitLease});
-  auto renewed = semaphore_->Acquire(1);
-  ASSERT_OK(manual);
-  ASSERT_OK(renewed);
-  EXPECT_TRUE(Await([&] { return manual->lost().stop_requested(); }));
+  auto manual = Must(semaphore_->Acquire(1, {.wait = kTestTimeout, .lease = kPermitLease}));
+  auto renewed = Must(semaphore_->Acquire(1));
+  EXPECT_TRUE(Await([&] { return manual.lost().stop_requested(); }));
   EXPECT_TRUE(AwaitFree(*theirs_, kCapacity - 1));
-  EXPECT_TRUE(renewed->valid());
-  EXPECT_FALSE(renewed->lost().stop_requested());
-  EXPECT_OK(renewed->Release());
-  EXPECT_EQ(CodeOf(manual->Release()), kLost);
+  EXPECT_TRUE(renewed.valid());
+  EXPECT_FALSE(renewed.lost().stop_requested());
+  EXPECT_OK(renewed.Release());
+  EXPECT_EQ(CodeOf(manual.Release()), kLost);
   EXPECT_TRUE(recorder_->Await("lost"));
   EXPECT_EQ(recorder_->Count("lost"), 1);
 }
@@ -171,8 +167,7 @@ TEST_P(SemaphoreWaiting, LastObjectReleasesAllButPermits) {
 
 TEST_P(SemaphoreWaiting, SuccessDuringDestructionLeaksNoPermit) {
   for (int i = 0; i < support::Scaled(100); ++i) {
-    auto all = Try(*theirs_, kCapacity);
-    ASSERT_OK(all);
+    auto all = Must(Try(*theirs_, kCapacity));
     auto goes = NewSemaphore(client_);
     Crew crew;
     crew.Start([&goes = *goes] {
@@ -180,7 +175,7 @@ TEST_P(SemaphoreWaiting, SuccessDuringDestructionLeaksNoPermit) {
       EXPECT_TRUE(thrown == kOk || thrown == kCancelled) << absl::StatusCodeToString(thrown);
     });
     ASSERT_TRUE(AwaitQueued(1));
-    crew.Start([&] { EXPECT_OK(all->Release()); });
+    crew.Start([&] { EXPECT_OK(all.Release()); });
     // The message takes about that long.
     base::Parker().ParkUntil(base::Now() + absl::Microseconds(3 * i));
     goes.reset();
@@ -195,12 +190,11 @@ using SemaphoreUnreachable = WithOutages<SemaphoreConformance>;
 
 TEST_P(SemaphoreUnreachable, ServerIsNotReportedAsBusy) {
   const auto semaphore = NewSemaphore(NewClient());
-  const auto all = Try(*semaphore, kCapacity);
-  ASSERT_OK(all);
+  const auto all = Must(Try(*semaphore, kCapacity));
   {
     const Outage outage(server(), How::kHangs);
     EXPECT_EQ(CodeOf(semaphore->TryAcquire()), kUnreachable);
-    EXPECT_TRUE(all->valid());
+    EXPECT_TRUE(all.valid());
   }
 }
 
@@ -253,8 +247,7 @@ TEST_P(SemaphoreStd, LimitsHoldersToCapacity) {
 }
 
 TEST_P(SemaphoreStd, TryAcquireIsFalseIfNoneIsLeft) {
-  const auto all = Try(*theirs_, kCapacity);
-  ASSERT_OK(all);
+  const auto all = Must(Try(*theirs_, kCapacity));
   // A busy machine may answer late; that is thrown, and does not count as a refusal.
   EXPECT_TRUE(Await([&] {
     absl::StatusCode thrown = kOk;
@@ -313,13 +306,12 @@ TEST_P(SemaphoreStd, ReleaseOfLessThanOneChangesNothing) {
 }
 
 TEST_P(SemaphoreStd, ReleaseDoesNotTouchPermitObjects) {
-  const auto permit = Try(*semaphore_, 2);
-  ASSERT_OK(permit);
+  const auto permit = Must(Try(*semaphore_, 2));
   EXPECT_EQ(Thrown([&] { semaphore_->release(); }), kMisuse);
   semaphore_->acquire();
   semaphore_->release();
   EXPECT_EQ(Thrown([&] { semaphore_->release(); }), kMisuse);
-  EXPECT_TRUE(permit->valid());
+  EXPECT_TRUE(permit.valid());
   EXPECT_EQ(Free(*thirds_, kCapacity - 2), kCapacity - 2);
 }
 
@@ -386,21 +378,19 @@ TEST_P(SemaphoreNaming, NameOfLockIsMisuse) {
     const Client client = NewClient();
     for (const Client& locker : {client, other_}) {
       const auto lock = kind.make(locker, kName, Options());
-      auto lease = Conformance::Try(*lock);
-      ASSERT_OK(lease);
+      auto lease = Must(Conformance::Try(*lock));
       // The first object reserves the name for its class on this client while it lives.
       ExpectMisuse(*NewSemaphore(client));
-      EXPECT_TRUE(lease->valid());
+      EXPECT_TRUE(lease.valid());
       EXPECT_EQ(CodeOf(Conformance::Try(*kind.make(third_, kName, Options()))), kBusy);
-      EXPECT_OK(lease->Release());
+      EXPECT_OK(lease.Release());
     }
   }
   EXPECT_TRUE(SoonGetsIn(*NewSemaphore(NewClient())));
 }
 
 TEST_P(SemaphoreNaming, LocksRefuseNameOfSemaphore) {
-  const auto permit = Try(*semaphore_, 2);
-  ASSERT_OK(permit);
+  const auto permit = Must(Try(*semaphore_, 2));
   for (const Kind& kind : Kinds()) {
     if (kind.redisson && !GetParam().server_group.key_prefix.empty()) continue;  // not permitted
     SCOPED_TRACE(kind.name);
@@ -412,7 +402,7 @@ TEST_P(SemaphoreNaming, LocksRefuseNameOfSemaphore) {
       EXPECT_EQ(CodeOf(lock->ForceRelease()), kMisuse);
     }
   }
-  EXPECT_TRUE(permit->valid());
+  EXPECT_TRUE(permit.valid());
   EXPECT_EQ(Free(*thirds_, kCapacity - 2), kCapacity - 2);
 }
 
@@ -424,33 +414,32 @@ TEST_P(SemaphoreNaming, InspectListsHoldersAndWaiters) {
   ASSERT_TRUE(AwaitQueued(1));
   waiting.Start([&] { (void)semaphore_->Acquire(1, {.wait = kLease}); });
   ASSERT_TRUE(AwaitQueued(2));
-  const auto info = thirds_->Inspect();
-  ASSERT_OK(info);
-  EXPECT_EQ(info->kind, "semaphore");
-  EXPECT_EQ(info->capacity, kCapacity);
-  EXPECT_EQ(info->last_token, FencingToken());
-  EXPECT_EQ(info->waiting, 2);
-  ASSERT_EQ(info->holders.size(), 2);
-  EXPECT_EQ(info->holding, 2);
-  ASSERT_EQ(info->waiters.size(), 2);
-  EXPECT_EQ(info->waiters[0].permits, 3);
-  EXPECT_EQ(info->waiters[1].permits, 1);
-  const bool first = info->holders[0].permits == 2;
-  const LockInfo::Party& couple = info->holders[first ? 0 : 1];
-  const LockInfo::Party& single = info->holders[first ? 1 : 0];
+  const auto info = Must(thirds_->Inspect());
+  EXPECT_EQ(info.kind, "semaphore");
+  EXPECT_EQ(info.capacity, kCapacity);
+  EXPECT_EQ(info.last_token, FencingToken());
+  EXPECT_EQ(info.waiting, 2);
+  ASSERT_EQ(info.holders.size(), 2);
+  EXPECT_EQ(info.holding, 2);
+  ASSERT_EQ(info.waiters.size(), 2);
+  EXPECT_EQ(info.waiters[0].permits, 3);
+  EXPECT_EQ(info.waiters[1].permits, 1);
+  const bool first = info.holders[0].permits == 2;
+  const LockInfo::Party& couple = info.holders[first ? 0 : 1];
+  const LockInfo::Party& single = info.holders[first ? 1 : 0];
   EXPECT_EQ(couple.permits, 2);
   EXPECT_EQ(single.permits, 1);
-  EXPECT_EQ(couple.owner, info->waiters[1].owner) << "of one client";
+  EXPECT_EQ(couple.owner, info.waiters[1].owner) << "of one client";
   EXPECT_NE(couple.owner, single.owner);
-  EXPECT_NE(couple.owner, info->waiters[0].owner);
-  for (const LockInfo::Party& holder : info->holders) {
+  EXPECT_NE(couple.owner, info.waiters[0].owner);
+  for (const LockInfo::Party& holder : info.holders) {
     EXPECT_TRUE(holder.hold.starts_with(holder.owner + ":"));
     EXPECT_GT(holder.remaining, absl::ZeroDuration());
     EXPECT_LE(holder.remaining, kLease);
     EXPECT_EQ(holder.process.pid, getpid());
     EXPECT_EQ(holder.since, absl::InfinitePast()) << "the server has no time of it";
   }
-  for (const LockInfo::Party& waiter : info->waiters) {
+  for (const LockInfo::Party& waiter : info.waiters) {
     EXPECT_EQ(waiter.remaining, absl::ZeroDuration());
     EXPECT_EQ(waiter.process.pid, getpid());
     EXPECT_NE(waiter.since, absl::InfinitePast());
@@ -467,9 +456,8 @@ INSTANTIATE_CONFORMANCE(SemaphoreNaming, WithoutSmoke(CasesOf("semaphore")));
 class SemaphoreCapacity : public SemaphoreOfThree {
  protected:
   void ExpectCapacity(int64_t capacity) {
-    const absl::StatusOr<LockInfo> info = semaphore_->Inspect();
-    ASSERT_OK(info);
-    EXPECT_EQ(info->capacity, capacity);
+    const auto info = Must(semaphore_->Inspect());
+    EXPECT_EQ(info.capacity, capacity);
   }
   // Every use is refused, and the message names both capacities.
   static void ExpectRefused(Semaphore& semaphore, int64_t own, int64_t stored) {
@@ -490,8 +478,7 @@ TEST_P(SemaphoreCapacity, RefusesCapacityUnlikeTheFirst) {
   ExpectCapacity(kCapacity);  // though it is not stored yet
   EXPECT_EQ(Free(*semaphore_, kCapacity), kCapacity);
   EXPECT_EQ(server().LockKeys().size(), 0);
-  auto permit = Try(*semaphore_);
-  ASSERT_OK(permit);
+  auto permit = Must(Try(*semaphore_));
   ExpectCapacity(kCapacity);
   for (const int64_t other : {int64_t{41}, int64_t{1}}) {
     ExpectRefused(*NewSemaphore(other_, other), other, kCapacity);
@@ -499,7 +486,7 @@ TEST_P(SemaphoreCapacity, RefusesCapacityUnlikeTheFirst) {
   }
   ExpectCapacity(kCapacity);
   EXPECT_EQ(Queued(), 0);
-  EXPECT_TRUE(permit->valid());
+  EXPECT_TRUE(permit.valid());
   EXPECT_TRUE(SoonGetsIn(*theirs_, kCapacity - 1));
 }
 
