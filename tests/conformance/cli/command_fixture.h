@@ -12,6 +12,10 @@
 
 namespace redlatch {
 
+using ::testing::_;
+using ::testing::ContainsRegex;
+using ::testing::EndsWith;
+
 // As much as can be read: a process may end while its file in /proc is read.
 inline std::string TextOf(const std::string& path) {
   std::ostringstream text;
@@ -59,6 +63,11 @@ class RedlatchCommandTest : public ::testing::Test {
     return output;
   }
 
+  // The URL with a user of the server.
+  std::string UrlOf(const std::string& user) const {
+    return absl::StrCat("redis://", user, "@127.0.0.1:", server_->port());
+  }
+
   // The stderr of all commands so far.
   std::string Errors() const { return TextOf(errors_path_); }
 
@@ -78,7 +87,29 @@ class RedlatchOutputTest : public RedlatchCommandTest {
     int code = -1;
     std::string output;
     std::string errors;
+
+    friend void PrintTo(const Outcome& outcome, std::ostream* out) {
+      *out << "code " << outcome.code << ", output:\n"
+           << outcome.output << "\nerrors:\n"
+           << outcome.errors;
+    }
   };
+  using Says = ::testing::Matcher<const std::string&>;
+
+  // Match an outcome.
+  static ::testing::Matcher<Outcome> Fails(int code, const Says& errors, const Says& output = _) {
+    return AllOf(::testing::Field("code", &Outcome::code, code),
+                 ::testing::Field("output", &Outcome::output, output),
+                 ::testing::Field("errors", &Outcome::errors, errors));
+  }
+  static ::testing::Matcher<Outcome> Succeeds(const Says& output, const Says& errors = _) {
+    return Fails(0, errors, output);
+  }
+  // The output of a command that must succeed.
+  static std::string Printed(const Outcome& outcome) {
+    EXPECT_EQ(outcome.code, 0) << outcome.output << outcome.errors;
+    return outcome.output;
+  }
 
   // Runs `redlatch WORDS` to its end.
   Outcome Redlatch(const Words& words, const Words& environment = {}) const {
@@ -116,10 +147,22 @@ print(eval(sys.argv[2])))py";
     return python->pipe().ReadLine(kCommandTimeout).value_or("no JSON");
   }
 
+  // What `redlatch ls` prints.
+  std::vector<std::string> Lines(const Words& words = {}) const {
+    return absl::StrSplit(Printed(Redlatch(Join({"ls"}, words))), '\n', absl::SkipEmpty());
+  }
+  // What `redlatch inspect` prints.
+  std::string Text(const std::string& name) const {
+    return Printed(Redlatch({"inspect", "--", name}));
+  }
+  // Evaluates an expression of `r`, the JSON of `redlatch inspect`.
+  std::string Of(const std::string& name, const std::string& expression) const {
+    return Json(Printed(Redlatch({"inspect", "--json", "--", name})),
+                "[" + expression + " for r in rows][0]");
+  }
+
   Client NewClient(const ClientOptions& options = {}) const {
-    absl::StatusOr<Client> client = Client::Connect(server_->url(), options);
-    EXPECT_TRUE(client.ok()) << client.status();
-    return *std::move(client);
+    return Connect(server_->url(), options);
   }
 
   static std::string Host() {

@@ -8,10 +8,9 @@ class RedlatchCompletionTest : public RedlatchOutputTest {
  protected:
   // The first column of what redlatch offers.
   std::vector<std::string> Offers(const Words& words) const {
-    const Outcome outcome = Redlatch(Join({"--complete"}, words));
-    EXPECT_EQ(outcome.code, 0);
+    const std::string outcome = Printed(Redlatch(Join({"--complete"}, words)));
     std::vector<std::string> offers;
-    for (const absl::string_view line : absl::StrSplit(outcome.output, '\n', absl::SkipEmpty())) {
+    for (const absl::string_view line : absl::StrSplit(outcome, '\n', absl::SkipEmpty())) {
       offers.emplace_back(line.substr(0, line.find('\t')));
     }
     return offers;

@@ -7,8 +7,6 @@
 namespace redlatch {
 namespace {
 
-using ::testing::ContainsRegex;
-
 constexpr char kJava[] = "3f2a77aa-12cd-4e5f-8a9b-0123456789ab:77";
 constexpr char kOther[] = "b1946ac9-2492-4d23-8c1f-0123456789ab:12";
 
@@ -51,23 +49,6 @@ class RedlatchRedissonTest : public RedlatchOutputTest {
     const std::string ends = absl::StrCat(absl::ToUnixMillis(absl::Now()) + 60'000);
     Do({"ZADD", "{" + name + "}:timeout", ends, std::string("\x00\x01\xfe\xff 123456789ab", 16)});
     Do({"ZADD", "{" + name + "}:timeout", "922337203685477", "0123456789abcdef"});
-  }
-
-  std::vector<std::string> Lines(const Words& words = {}) const {
-    const Outcome list = Redlatch(Join({"ls"}, words));
-    EXPECT_EQ(list.code, 0) << list.errors;
-    return absl::StrSplit(list.output, '\n', absl::SkipEmpty());
-  }
-  std::string Text(const std::string& name) const {
-    const Outcome outcome = Redlatch({"inspect", name});
-    EXPECT_EQ(outcome.code, 0) << outcome.errors;
-    return outcome.output;
-  }
-  // Evaluates an expression of `r`, the command's JSON.
-  std::string Of(const std::string& name, const std::string& expression) const {
-    const Outcome outcome = Redlatch({"inspect", "--json", name});
-    EXPECT_EQ(outcome.code, 0) << outcome.errors;
-    return Json(outcome.output, "[" + expression + " for r in rows][0]");
   }
 };
 
@@ -144,9 +125,7 @@ TEST_F(RedlatchRedissonTest, InspectShowsHolderAndCount) {
 
 TEST_F(RedlatchRedissonTest, InspectDescribesClientsOfRedlatch) {
   const Client client = NewClient({.program = "billing"});
-  SimpleLock lock(client, "simple");
-  const auto lease = lock.Acquire();
-  ASSERT_TRUE(lease.ok());
+  const auto lease = Must(SimpleLock(client, "simple").Acquire());
   const std::string id = server_->Text({"GET", "simple"}).substr(0, 32);
   Lock("ledger", id + ":5", "1");
   EXPECT_THAT(Text("ledger"), ContainsRegex("held by +" + Me("billing") + ", lease "));
@@ -246,9 +225,8 @@ TEST_F(RedlatchRedissonTest, BreakRefusesAndSaysHow) {
     EXPECT_EQ(server_->Integer({"EXISTS", name}), 1);
   }
   Do({"SET", "price", "12"});
-  const Outcome outcome = Redlatch({"break", "--yes", "price"});
-  EXPECT_EQ(outcome.code, 123);
-  EXPECT_THAT(outcome.errors, HasSubstr("may be another program's data"));
+  EXPECT_THAT(Redlatch({"break", "--yes", "price"}),
+              Fails(123, HasSubstr("may be another program's data")));
   EXPECT_EQ(server_->Integer({"EXISTS", "price"}), 1);
 }
 
@@ -283,7 +261,7 @@ TEST_F(RedlatchRedissonTest, ViewerWithFewerPermissionsSeesLess) {
   Do({"ACL",    "SETUSER", "old",    "on",     ">secret", "resetchannels", "%R~*",   "+ping",
       "+hello", "+time",   "+scan",  "+type",  "+exists", "+pttl",         "+get",   "+getrange",
       "+mget",  "+hget",   "+hmget", "+hscan", "+zcard",  "+zcount",       "+zrange"});
-  const std::string viewer = absl::StrCat("redis://old:secret@127.0.0.1:", server_->port());
+  const std::string viewer = UrlOf("old:secret");
   const auto list = [&] { return Lines({"--names", "--server", viewer}); };
   EXPECT_THAT(list(), IsEmpty());
   EXPECT_EQ(Redlatch({"inspect", "ledger", "--server", viewer}).code, 1);

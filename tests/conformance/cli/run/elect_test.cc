@@ -4,8 +4,6 @@
 namespace redlatch {
 namespace {
 
-using ::testing::ContainsRegex;
-
 class RedlatchElectTest : public RedlatchOutputTest {
  protected:
   std::unique_ptr<support::Child> Elect(const Words& words) const {
@@ -93,8 +91,7 @@ TEST_F(RedlatchElectTest, ExitsWithTheCommandsCodeIfItHandlesSigterm) {
 }
 
 TEST_F(RedlatchElectTest, CandidateIgnoresHangupsAndLeavesTheQueueOnSigterm) {
-  const auto leads = election_.Campaign("here");
-  ASSERT_TRUE(leads.ok());
+  const auto leads = Must(election_.Campaign("here"));
   const auto elect = Candidate("waits");
   ASSERT_TRUE(AwaitCandidates(1));
   elect->Signal(SIGHUP);
@@ -147,24 +144,20 @@ class RedlatchLeaderTest : public RedlatchElectTest {
 };
 
 TEST_F(RedlatchLeaderTest, ShowsValueEpochAndTime) {
-  const auto leads = election_.Campaign("10.0.0.1:7000");
-  ASSERT_TRUE(leads.ok());
-  const Outcome text = Redlatch({"leader", "job"});
-  EXPECT_EQ(text.code, 0) << text.errors;
-  EXPECT_THAT(text.output,
-              ContainsRegex(absl::StrCat("^10.0.0.1:7000  epoch ", leads->epoch().value(),
-                                         "  since 20[0-9-]+ [0-9:]+\n$")));
+  const auto leads = Must(election_.Campaign("10.0.0.1:7000"));
+  EXPECT_THAT(Redlatch({"leader", "job"}),
+              Succeeds(ContainsRegex(absl::StrCat("^10.0.0.1:7000  epoch ", leads.epoch().value(),
+                                                  "  since 20[0-9-]+ [0-9:]+\n$"))));
   const Outcome json = Redlatch({"leader", "job", "--json"});
   EXPECT_EQ(Json(json.output,
                  "(rows[0]['name'], rows[0]['leader']['value'], rows[0]['leader']['epoch'], "
                  "abs(rows[0]['leader']['since_us'] / 1e6 - __import__('time').time()) < 60, "
                  "len(rows[0]['leader']['client']))"),
-            absl::StrCat("('job', '10.0.0.1:7000', ", leads->epoch().value(), ", True, 32)"));
+            absl::StrCat("('job', '10.0.0.1:7000', ", leads.epoch().value(), ", True, 32)"));
 }
 
 TEST_F(RedlatchLeaderTest, EscapesHostileValues) {
-  const auto leads = election_.Campaign("a\x1b[2J\nno leader\xff");
-  ASSERT_TRUE(leads.ok());
+  const auto leads = Must(election_.Campaign("a\x1b[2J\nno leader\xff"));
   EXPECT_THAT(Redlatch({"leader", "job"}).output,
               StartsWith("a\\x1b[2J\\x0ano leader\\xff  epoch "));
   EXPECT_EQ(Json(Redlatch({"leader", "job", "--json"}).output,
@@ -173,26 +166,21 @@ TEST_F(RedlatchLeaderTest, EscapesHostileValues) {
 }
 
 TEST_F(RedlatchLeaderTest, ExitsWithOneIfThereIsNoLeader) {
-  const Outcome text = Redlatch({"leader", "job"});
-  EXPECT_EQ(text.code, 1);
-  EXPECT_THAT(text.output, IsEmpty());
-  EXPECT_EQ(text.errors, "redlatch: the election \"job\" has no leader\n");
-  const Outcome json = Redlatch({"leader", "job", "--json"});
-  EXPECT_EQ(json.code, 1);
-  EXPECT_EQ(json.output, "{\"name\":\"job\",\"leader\":null}\n");
+  EXPECT_THAT(Redlatch({"leader", "job"}),
+              Fails(1, "redlatch: the election \"job\" has no leader\n", IsEmpty()));
+  EXPECT_THAT(Redlatch({"leader", "job", "--json"}),
+              Fails(1, _, "{\"name\":\"job\",\"leader\":null}\n"));
 }
 
 TEST_F(RedlatchLeaderTest, RefusesOtherKeysWithAndWithoutWatch) {
   server_->Text({"ACL", "SETUSER", "viewer", "on", ">secret", "resetchannels", "%R~*", "+ping",
                  "+hello", "+time", "+mget", "+type"});
-  const std::string reads = absl::StrCat("redis://viewer:secret@127.0.0.1:", server_->port());
+  const std::string reads = UrlOf("viewer:secret");
   server_->Text({"RPUSH", "job", "1"});
   for (const std::string& url : {server_->url(), reads}) {
     for (const Words& watch : {Words{}, {"--watch"}}) {
-      const Outcome outcome = Redlatch(Join({"leader", "job", "--server", url}, watch));
-      EXPECT_EQ(outcome.code, 123) << outcome.errors;
-      EXPECT_THAT(outcome.output, IsEmpty());
-      EXPECT_THAT(outcome.errors, HasSubstr("WRONGTYPE job is in use as"));
+      EXPECT_THAT(Redlatch(Join({"leader", "job", "--server", url}, watch)),
+                  Fails(123, HasSubstr("WRONGTYPE job is in use as"), IsEmpty()));
     }
   }
 }
@@ -200,12 +188,11 @@ TEST_F(RedlatchLeaderTest, RefusesOtherKeysWithAndWithoutWatch) {
 TEST_F(RedlatchLeaderTest, WatchPrintsEachChange) {
   const auto watch = Watch();
   EXPECT_EQ(watch->pipe().ReadLine(), "no leader");
-  auto leads = election_.Campaign();
-  ASSERT_TRUE(leads.ok());
+  auto leads = Must(election_.Campaign());
   EXPECT_THAT(watch->pipe().ReadLine().value_or(""), StartsWith("-  epoch "));
-  ASSERT_TRUE(leads->Proclaim("ready").ok());
+  ASSERT_TRUE(leads.Proclaim("ready").ok());
   EXPECT_THAT(watch->pipe().ReadLine().value_or(""), StartsWith("ready  epoch "));
-  ASSERT_TRUE(leads->Resign().ok());
+  ASSERT_TRUE(leads.Resign().ok());
   EXPECT_EQ(watch->pipe().ReadLine(), "no leader");
   EXPECT_EQ(CodeAfter(*watch, SIGINT), 128 + SIGINT);
 }
@@ -231,10 +218,9 @@ TEST_F(RedlatchLeaderTest, WatchNeedsNoMorePermissionsThanReading) {
   const auto watch =
       Watch({absl::StrCat("--server=redis://viewer:secret@127.0.0.1:", server_->port())});
   EXPECT_EQ(watch->pipe().ReadLine(), "no leader");
-  auto leads = election_.Campaign("here");
-  ASSERT_TRUE(leads.ok());
+  auto leads = Must(election_.Campaign("here"));
   EXPECT_THAT(watch->pipe().ReadLine().value_or(""), StartsWith("here  epoch "));
-  ASSERT_TRUE(leads->Resign().ok());
+  ASSERT_TRUE(leads.Resign().ok());
   EXPECT_EQ(watch->pipe().ReadLine(), "no leader");
   EXPECT_EQ(CodeAfter(*watch, SIGINT), 128 + SIGINT);
   EXPECT_THAT(Errors(), IsEmpty());
@@ -246,15 +232,6 @@ TEST_F(RedlatchLeaderTest, WatchEndsIfItsOutputIsClosed) {
   watch->pipe().Close();
   ASSERT_TRUE(election_.Campaign().ok());
   EXPECT_THAT(CodeOf(*watch), AnyOf(125, 128 + SIGPIPE));
-}
-
-TEST_F(RedlatchLeaderTest, DoesNotStartAPrivateServer) {
-  const std::string home = directory_.path() + "/home";
-  const Outcome outcome = Redlatch({"leader", "job", "--server=embedded:" + home});
-  EXPECT_EQ(outcome.code, 1);
-  EXPECT_THAT(outcome.errors, AllOf(HasSubstr("is not running"), HasSubstr(home)));
-  struct stat socket = {};
-  EXPECT_NE(stat((home + "/redis.sock").c_str(), &socket), 0);
 }
 
 TEST_F(RedlatchLeaderTest, RefusesAQuorum) {

@@ -90,10 +90,9 @@ TEST_F(RedlatchRunTest, DescribesItselfOnlyWhileItRuns) {
   const auto run = Start({"job", "--", "/bin/sh", "-c", "echo held; read line"});
   ASSERT_EQ(run->pipe().ReadLine(), "held");
   {
-    const auto info = SimpleLock(ClientOf(*server_), "job").Inspect();
-    ASSERT_TRUE(info.ok()) << info.status();
-    ASSERT_EQ(info->holders.size(), 1);
-    EXPECT_EQ(info->holders[0].process.program, "redlatch run: sh");
+    const auto info = Must(SimpleLock(ClientOf(*server_), "job").Inspect());
+    ASSERT_EQ(info.holders.size(), 1);
+    EXPECT_EQ(info.holders[0].process.program, "redlatch run: sh");
   }
   EXPECT_EQ(Code({"job", "--wait", "0", "--", "echo", "wrong"}), 120);
   run->pipe().WriteLine("done");
@@ -539,8 +538,6 @@ TEST(RedlatchRunEmbeddedTest, ServerInheritsNothingFromTheCaller) {
 
 // Tests the messages of `redlatch run` while it waits for a lock.
 
-using ::testing::ContainsRegex;
-
 class RedlatchWaitTest : public RedlatchOutputTest {
  protected:
   // How messages name this process, for a client with that program name.
@@ -554,53 +551,43 @@ class RedlatchWaitTest : public RedlatchOutputTest {
 
 TEST_F(RedlatchWaitTest, ShowsHolderAndPlaceOnATerminal) {
   if (!support::CanMakeTerminals()) GTEST_SKIP() << "there is no /dev/pts";
-  SimpleLock lock(client_, "job");
-  const auto lease = lock.Acquire();
-  ASSERT_TRUE(lease.ok());
+  const auto lease = Must(SimpleLock(client_, "job").Acquire());
   const auto waiting = Waiting::For<SimpleLock>(other_, "job");
   ASSERT_TRUE(AwaitQueued("redlatch:2:{job}:simple.queue"));
-  const Outcome narrow = OnTerminal("run --wait 1500ms job -- true", "", 40);
-  EXPECT_EQ(narrow.code, 120);
-  EXPECT_THAT(narrow.output,
-              AllOf(ContainsRegex("\r(redlatch: waiting for lock \"job\" \\([01] s\\), held by " +
-                                  Prose("billing") + "; 1 ahead in line)"),
-                    // The line took about three rows, and was removed before the final message.
-                    ContainsRegex("line\x1b\\[[1-4]A\r\x1b\\[Jredlatch: lock \"job\" was busy")));
+  EXPECT_THAT(
+      OnTerminal("run --wait 1500ms job -- true", "", 40),
+      Fails(120, _,
+            AllOf(ContainsRegex("\r(redlatch: waiting for lock \"job\" \\([01] s\\), held by " +
+                                Prose("billing") + "; 1 ahead in line)"),
+                  // The line took about three rows, and was removed before the final message.
+                  ContainsRegex("line\x1b\\[[1-4]A\r\x1b\\[Jredlatch: lock \"job\" was busy"))));
 }
 
 TEST_F(RedlatchWaitTest, IsSilentWithoutATerminal) {
-  SimpleLock lock(client_, "job");
-  const auto lease = lock.Acquire();
-  ASSERT_TRUE(lease.ok());
-  const Outcome outcome =
-      Redlatch({"run", "--wait", "800ms", "--busy-code", "0", "job", "--", "true"});
-  EXPECT_EQ(outcome.code, 0);
-  EXPECT_THAT(outcome.errors, IsEmpty());
+  const auto lease = Must(SimpleLock(client_, "job").Acquire());
+  EXPECT_THAT(Redlatch({"run", "--wait", "800ms", "--busy-code", "0", "job", "--", "true"}),
+              Succeeds(_, IsEmpty()));
 }
 
 TEST_F(RedlatchWaitTest, ShowsNothingIfTheLockIsFree) {
   if (!support::CanMakeTerminals()) GTEST_SKIP() << "there is no /dev/pts";
-  const Outcome outcome = OnTerminal("run job -- echo ran");
-  EXPECT_EQ(outcome.code, 0);
-  EXPECT_THAT(outcome.output, AllOf(HasSubstr("ran"), Not(HasSubstr("waiting"))));
+  EXPECT_THAT(OnTerminal("run job -- echo ran"),
+              Succeeds(AllOf(HasSubstr("ran"), Not(HasSubstr("waiting")))));
 }
 
 TEST_F(RedlatchWaitTest, WarnsIfItWaitsForItself) {
   const std::string inner = absl::StrCat(REDLATCH_COMMAND, " run --wait 1s job -- true");
-  const Outcome outcome =
-      Redlatch({"run", "job", "--", REDLATCH_COMMAND, "run", "between", "--", "sh", "-c", inner});
-  EXPECT_EQ(outcome.code, 120);
-  EXPECT_THAT(outcome.errors,
-              AllOf(ContainsRegex("warning: lock \"job\" is held by redlatch \\(run, .*, "
-                                  "under which this command runs: it waits for itself"),
-                    HasSubstr("was busy for 1s")));
+  EXPECT_THAT(
+      Redlatch({"run", "job", "--", REDLATCH_COMMAND, "run", "between", "--", "sh", "-c", inner}),
+      Fails(120, AllOf(ContainsRegex("warning: lock \"job\" is held by redlatch \\(run, .*, "
+                                     "under which this command runs: it waits for itself"),
+                       HasSubstr("was busy for 1s"))));
 }
 
 TEST_F(RedlatchWaitTest, DoesNotWarnIfTheInnerRunGetsTheLock) {
-  const Outcome shared = Redlatch({"run", "--shared", "data", "--", REDLATCH_COMMAND, "run",
-                                   "--shared", "data", "--", "sleep", "0.7"});
-  EXPECT_EQ(shared.code, 0);
-  EXPECT_THAT(shared.errors, IsEmpty());
+  EXPECT_THAT(Redlatch({"run", "--shared", "data", "--", REDLATCH_COMMAND, "run", "--shared",
+                        "data", "--", "sleep", "0.7"}),
+              Succeeds(_, IsEmpty()));
 }
 
 }  // namespace

@@ -11,18 +11,15 @@ using RedlatchCommandLineTest = RedlatchOutputTest;
 
 TEST_F(RedlatchCommandLineTest, PrintsItsVersion) {
   for (const char* const word : {"--version", "-V", "version"}) {
-    const Outcome outcome = Redlatch({word});
-    EXPECT_EQ(outcome.code, 0) << word;
-    EXPECT_EQ(outcome.output, "redlatch " REDLATCH_VERSION_STRING "\n") << word;
+    EXPECT_THAT(Redlatch({word}), Succeeds("redlatch " REDLATCH_VERSION_STRING "\n")) << word;
   }
 }
 
 TEST_F(RedlatchCommandLineTest, PrintsHelpOnRequestOrWithoutWords) {
-  const Outcome help = Redlatch({"--help"});
-  EXPECT_EQ(help.code, 0);
+  const std::string help = Printed(Redlatch({"--help"}));
   for (const std::string name :
        {"run", "elect", "leader", "ls", "top", "inspect", "break", "capacity", "doctor"}) {
-    EXPECT_THAT(help.output, HasSubstr(absl::StrCat("\n  redlatch ", name, " ")));
+    EXPECT_THAT(help, HasSubstr(absl::StrCat("\n  redlatch ", name, " ")));
     const Outcome of_command = Redlatch({name, "--help"});
     EXPECT_EQ(of_command.code, 0);
     EXPECT_THAT(of_command.output,
@@ -30,11 +27,9 @@ TEST_F(RedlatchCommandLineTest, PrintsHelpOnRequestOrWithoutWords) {
                       HasSubstr("--server URL"), HasSubstr("Exit codes:")));
     EXPECT_EQ(Redlatch({"help", name}).output, of_command.output);
   }
-  EXPECT_EQ(Redlatch({"-h"}).output, help.output);
-  EXPECT_EQ(Redlatch({"help"}).output, help.output);
-  const Outcome nothing = Redlatch({});
-  EXPECT_EQ(nothing.code, 125);
-  EXPECT_EQ(nothing.errors, help.output);
+  EXPECT_EQ(Redlatch({"-h"}).output, help);
+  EXPECT_EQ(Redlatch({"help"}).output, help);
+  EXPECT_THAT(Redlatch({}), Fails(125, help));
 }
 
 TEST_F(RedlatchCommandLineTest, ReportsErrorsInOneLine) {
@@ -148,9 +143,7 @@ TEST_F(RedlatchCommandLineTest, LettersStandForOptions) {
 
 TEST_F(RedlatchCommandLineTest, ColoursAreForTerminalsAndByRequest) {
   const Client client = NewClient();
-  SimpleLock lock(client, "job");
-  const auto lease = lock.Acquire();
-  ASSERT_TRUE(lease.ok());
+  const auto lease = Must(SimpleLock(client, "job").Acquire());
   const std::string bold = "\x1b[1mLock \"job\": simple, held\x1b[0m\n";
   EXPECT_THAT(Redlatch({"inspect", "job"}).output, StartsWith("Lock \"job\""));
   EXPECT_THAT(Redlatch({"inspect", "job", "--color=always"}, {"NO_COLOR=1"}).output,

@@ -4,8 +4,6 @@
 namespace redlatch {
 namespace {
 
-using ::testing::ContainsRegex;
-
 class RedlatchTopTest : public RedlatchOutputTest {
  protected:
   // The last page that was drawn, as lines without control sequences.
@@ -37,15 +35,11 @@ class RedlatchTopTest : public RedlatchOutputTest {
 };
 
 TEST_F(RedlatchTopTest, NeedsATerminal) {
-  const Outcome outcome = Redlatch({"top"});
-  EXPECT_EQ(outcome.code, 125);
-  EXPECT_THAT(outcome.errors, HasSubstr("needs a terminal; use --once or --json"));
+  EXPECT_THAT(Redlatch({"top"}), Fails(125, HasSubstr("needs a terminal; use --once or --json")));
 }
 
 TEST_F(RedlatchTopTest, SampleHasRatesWaitsAndHolders) {
-  SimpleLock idle(client_, "idle");
-  const auto lease = idle.Acquire();
-  ASSERT_TRUE(lease.ok());
+  const auto lease = Must(SimpleLock(client_, "idle").Acquire());
   std::atomic<bool> stop = false;
   const auto contend = [&stop](const Client& client) {
     SimpleLock hot(client, "hot");
@@ -79,8 +73,7 @@ TEST_F(RedlatchTopTest, FitsTheTerminal) {
   if (!support::CanMakeTerminals()) GTEST_SKIP() << "there is no /dev/pts";
   SimpleLock lock(client_,
                   "a-name-that-is-longer-than-all-that-there-is-room-for-in-a-line\x1b[5m");
-  const auto lease = lock.Acquire();
-  ASSERT_TRUE(lease.ok());
+  const auto lease = Must(lock.Acquire());
   for (const int columns : {48, 80, 140}) {
     const auto top =
         StartOnTerminal(absl::StrCat(REDLATCH_COMMAND, " top"), static_cast<uint16_t>(columns));
@@ -123,9 +116,8 @@ TEST_F(RedlatchTopTest, BreaksTheSelectedLockIfTheUserConfirms) {
   if (!support::CanMakeTerminals()) GTEST_SKIP() << "there is no /dev/pts";
   SimpleLock first(client_, "a");
   SimpleLock second(client_, "b");
-  const auto kept = first.Acquire();
-  const auto broken = second.Acquire();
-  ASSERT_TRUE(kept.ok() && broken.ok());
+  const auto kept = Must(first.Acquire());
+  const auto broken = Must(second.Acquire());
   for (const bool yes : {false, true}) {
     const auto top = StartOnTerminal(absl::StrCat(REDLATCH_COMMAND, " top --sort name"));
     ASSERT_TRUE(ReadTo(*top, "q quit"));
@@ -144,9 +136,7 @@ TEST_F(RedlatchTopTest, BreaksTheSelectedLockIfTheUserConfirms) {
 
 TEST_F(RedlatchTopTest, AsksBeforeEachBreak) {
   if (!support::CanMakeTerminals()) GTEST_SKIP() << "there is no /dev/pts";
-  SimpleLock lock(client_, "a");
-  const auto lease = lock.Acquire();
-  ASSERT_TRUE(lease.ok());
+  const auto lease = Must(SimpleLock(client_, "a").Acquire());
   const auto top = StartOnTerminal(
       absl::StrCat("sh -c 'echo pid $$; exec ", REDLATCH_COMMAND, " top'; echo end"));
   std::string output;
@@ -176,9 +166,7 @@ TEST_F(RedlatchTopTest, NoKeyIsLostIfSeveralAreTypedAtOnce) {
   std::vector<Lease> leases;
   for (int i = 0; i < 60; ++i) {
     locks.push_back(std::make_unique<SimpleLock>(client_, absl::StrCat("job", i / 10, i % 10)));
-    auto lease = locks.back()->Acquire();
-    ASSERT_TRUE(lease.ok());
-    leases.push_back(*std::move(lease));
+    leases.push_back(Must(locks.back()->Acquire()));
   }
   const auto top = StartOnTerminal(absl::StrCat(REDLATCH_COMMAND, " top --sort name"));
   ASSERT_TRUE(ReadTo(*top, "q quit"));
@@ -200,9 +188,7 @@ TEST_F(RedlatchTopTest, SortsByTheRateOfAnyLock) {
   std::vector<Lease> leases;
   for (int i = 0; i < 30; ++i) {
     locks.push_back(std::make_unique<SimpleLock>(client_, absl::StrCat("idle", i)));
-    auto lease = locks.back()->Acquire();
-    ASSERT_TRUE(lease.ok());
-    leases.push_back(*std::move(lease));
+    leases.push_back(Must(locks.back()->Acquire()));
   }
   std::atomic<bool> stop = false;
   std::thread hot([&] {  // no client waits for it, so it is the last one in any other order
@@ -225,9 +211,7 @@ TEST_F(RedlatchTopTest, SortsByTheRateOfAnyLock) {
 
 TEST_F(RedlatchTopTest, GoesOnWhenTheServerIsBack) {
   if (!support::CanMakeTerminals()) GTEST_SKIP() << "there is no /dev/pts";
-  SimpleLock lock(client_, "before");
-  const auto lease = lock.Acquire();
-  ASSERT_TRUE(lease.ok());
+  const auto lease = Must(SimpleLock(client_, "before").Acquire());
   const auto top = StartOnTerminal(absl::StrCat(REDLATCH_COMMAND, " top --interval 100ms"));
   ASSERT_TRUE(ReadTo(*top, "before"));
   server_->Kill();
@@ -239,8 +223,7 @@ TEST_F(RedlatchTopTest, GoesOnWhenTheServerIsBack) {
 
 TEST_F(RedlatchTopTest, WatchedListSaysOnceThatTheServerIsDown) {
   const auto list = StartRedlatch({"ls", "--watch", "--json", "--interval", "20ms", "--all"});
-  SimpleLock lock(client_, "job");
-  const auto lease = lock.Acquire();
+  const auto lease = SimpleLock(client_, "job").Acquire();
   ASSERT_TRUE(ReadTo(*list, "\"job\""));
   server_->Kill();
   const auto said = [this](const std::string& text) {
@@ -255,11 +238,9 @@ TEST_F(RedlatchTopTest, WatchedListSaysOnceThatTheServerIsDown) {
 
 TEST_F(RedlatchTopTest, ListIsWatched) {
   const auto list = StartRedlatch({"ls", "--watch", "--json", "--interval", "20ms", "--all"});
-  SimpleLock lock(client_, "job");
-  auto lease = lock.Acquire();
-  ASSERT_TRUE(lease.ok());
+  auto lease = Must(SimpleLock(client_, "job").Acquire());
   ASSERT_TRUE(ReadTo(*list, "\"in_use\":true"));
-  EXPECT_TRUE(lease->Release().ok());
+  EXPECT_TRUE(lease.Release().ok());
   EXPECT_TRUE(ReadTo(*list, "\"in_use\":false"));
 }
 

@@ -96,7 +96,7 @@ class ServicesTest : public RedlatchDoctorFixture {
                                         ">x",  "~*",      "&*",  "+@all"};
     command.insert(command.end(), rules.begin(), rules.end());
     server_->Do(command);
-    return absl::StrCat("redis://app:x@127.0.0.1:", server_->port());
+    return UrlOf("app:x");
   }
 
   // What comes of taking a lock.
