@@ -191,7 +191,10 @@ TEST_F(OtherKindLatch, IsNamedAndLeftAlone) {
     SCOPED_TRACE(absl::StrJoin(found.command, " "));
     server_->Do({"FLUSHALL"});
     server_->Do(found.command);
-    ExpectRefused(kName, Message(found, "a latch"), {Create(1), CountDown("job"), Count()});
+    ExpectRefused(kName, Message(found, "a latch"),
+                  {Create(1), CountDown("job"), CountDown("job", 0), Count(), Acquire(Waiter('b')),
+                   Acquire(Impatient(Waiter('b')))});
+    EXPECT_EQ(server_->Integer({"DBSIZE"}), 1);
   }
 }
 

@@ -228,30 +228,14 @@ TEST_F(LatchScripts, UnusedLatchExpiresWithItsIds) {
 
 // Refusals.
 
+// For the latch's own key, see other_kinds_test.cc.
 TEST_F(LatchScripts, ForeignKeysAreRefusedUntouched) {
-  const auto all = [&] {
-    return std::vector<std::string>{
-        Create(1), CountDown("job"),     CountDown("job", 0),
-        Count(),   Acquire(Waiter('b')), Acquire(Impatient(Waiter('b')))};
-  };
-  const auto expect_all_refused = [&](const std::string& key) {
-    const int64_t keys = Keys();
-    ExpectRefused(key, "WRONGTYPE", all());
-    EXPECT_EQ(Keys(), keys);
-    server_->Command({"FLUSHALL"});
-  };
-  server_->Command({"SET", name_, GrantId('a'), "PX", "30000"});
-  expect_all_refused(name_);
-  server_->Command({"HSET", name_, "kind", "reentrant/2", "incarnation", Incarnation()});
-  server_->Command({"PEXPIRE", name_, "30000"});
-  expect_all_refused(name_);
-  server_->Command({"HSET", name_, "a", "foreign", "hash", "!"});
-  server_->Command({"PEXPIRE", name_, "30000"});
-  expect_all_refused(name_);
   Create(1);
   server_->Command({"SET", Counted(), "text", "PX", "30000"});
   const std::string latch = server_->Text({"DUMP", name_});
-  ExpectRefused(Counted(), "WRONGTYPE", all());
+  ExpectRefused(Counted(), "WRONGTYPE",
+                {Create(1), CountDown("job"), CountDown("job", 0), Count(), Acquire(Waiter('b')),
+                 Acquire(Impatient(Waiter('b')))});
   EXPECT_EQ(server_->Text({"DUMP", name_}), latch);
 }
 

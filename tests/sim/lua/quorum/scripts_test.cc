@@ -24,6 +24,10 @@ class QuorumVote : public ::testing::Test {
     ++client.request.attempt;
     return Run(client, "take");
   }
+  void TakesAndIsAwaited(Client& client, Client& waiter) {
+    EXPECT_TRUE(Takes(client).starts_with("granted "));
+    EXPECT_TRUE(Takes(waiter).starts_with("queued "));
+  }
   // Its first attempt; its ticket is this far behind the node's clock.
   std::string TakesLate(Client& client, const std::string& late_us) {
     client.request.ticket = "0";
@@ -132,8 +136,7 @@ TEST_F(QuorumVote, CrashedWaitersLeaveAmongLiveOnes) {
 
 // Two that have a part of the nodes each would else exchange them for ever.
 TEST_F(QuorumVote, GivenBackGoesToFirstWaiter) {
-  EXPECT_TRUE(Takes(second_).starts_with("granted "));
-  EXPECT_TRUE(Takes(first_).starts_with("queued "));
+  TakesAndIsAwaited(second_, first_);
   EXPECT_TRUE(GivesBack(second_).ends_with(" look 100"));
   EXPECT_EQ(first_.inbox.Next(), absl::StrCat("look ", first_.request.grant, " orders"));
   EXPECT_EQ(second_.inbox.Next(), "");
@@ -141,8 +144,7 @@ TEST_F(QuorumVote, GivenBackGoesToFirstWaiter) {
 }
 
 TEST_F(QuorumVote, GivenBackByFirstWaiterReturnsToIt) {
-  EXPECT_TRUE(Takes(first_).starts_with("granted "));
-  EXPECT_TRUE(Takes(second_).starts_with("queued "));
+  TakesAndIsAwaited(first_, second_);
   EXPECT_TRUE(GivesBack(first_).starts_with("queued 0 0 "));
   EXPECT_EQ(Holder(), "");
   EXPECT_TRUE(Takes(second_).starts_with("queued "));
@@ -200,8 +202,7 @@ TEST_F(QuorumVote, CancelOfOldAttemptKeepsLaterVote) {
   EXPECT_EQ(Holder(), first_.request.grant + " 2");
   EXPECT_EQ(Cancels(first_, 2), "passed_on");
   EXPECT_EQ(Holder(), "");
-  EXPECT_TRUE(Takes(first_).starts_with("granted "));
-  EXPECT_TRUE(Takes(second_).starts_with("queued "));
+  TakesAndIsAwaited(first_, second_);
   EXPECT_EQ(Cancels(second_, 0), "unknown");
   EXPECT_EQ(Cancels(second_, 1), "left");
 }
@@ -218,8 +219,7 @@ TEST_F(QuorumVote, ReleasedGrantIsNotNext) {
 }
 
 TEST_F(QuorumVote, ReleaseRemovesOwnQueueEntry) {
-  EXPECT_TRUE(Takes(first_).starts_with("granted "));
-  EXPECT_TRUE(Takes(second_).starts_with("queued "));
+  TakesAndIsAwaited(first_, second_);
   EXPECT_TRUE(GivesBack(second_).starts_with("queued "));
   EXPECT_TRUE(GivesBack(first_).starts_with("queued "));
   server_->Command({"SET", "orders", second_.request.grant + " 1", "PX", "30000"});  // healed
@@ -232,8 +232,7 @@ TEST_F(QuorumVote, ReleaseRemovesOwnQueueEntry) {
 }
 
 TEST_F(QuorumVote, YieldLetsOtherGoFirstOnce) {
-  EXPECT_TRUE(Takes(first_).starts_with("granted "));
-  EXPECT_TRUE(Takes(second_).starts_with("queued "));
+  TakesAndIsAwaited(first_, second_);
   EXPECT_TRUE(Yields(first_).ends_with(" look 100"));
   EXPECT_EQ(second_.inbox.Next(), absl::StrCat("look ", second_.request.grant, " orders"));
   EXPECT_TRUE(Takes(second_).starts_with("granted "));
@@ -242,8 +241,7 @@ TEST_F(QuorumVote, YieldLetsOtherGoFirstOnce) {
 }
 
 TEST_F(QuorumVote, YieldOfReservationIsNotNext) {
-  EXPECT_TRUE(Takes(first_).starts_with("granted "));
-  EXPECT_TRUE(Takes(second_).starts_with("queued "));
+  TakesAndIsAwaited(first_, second_);
   EXPECT_TRUE(GivesBack(first_).starts_with("queued "));
   EXPECT_TRUE(Takes(second_).starts_with("queued "));
   EXPECT_EQ(Turn(), first_.request.grant);
@@ -263,16 +261,14 @@ TEST_F(QuorumVote, ForcedCancelTellsClient) {
 }
 
 TEST_F(QuorumVote, QueueHasTtlAfterOnlyWaiterYields) {
-  EXPECT_TRUE(Takes(second_).starts_with("granted "));
-  EXPECT_TRUE(Takes(first_).starts_with("queued "));
+  TakesAndIsAwaited(second_, first_);
   EXPECT_EQ(Cancels(second_, 1), "passed_on look 100");
   EXPECT_TRUE(Yields(first_).starts_with("queued "));
   EXPECT_GT(server_->Integer({"PTTL", "queue"}), 0);
 }
 
 TEST_F(QuorumVote, DeletedRecordsGetTtlAgain) {
-  EXPECT_TRUE(Takes(second_).starts_with("granted "));
-  EXPECT_TRUE(Takes(first_).starts_with("queued "));
+  TakesAndIsAwaited(second_, first_);
   EXPECT_EQ(server_->Integer({"DEL", "waiters"}), 1);
   Client third = Made('3', "0");
   EXPECT_TRUE(TakesAtOnce(third).starts_with("queued "));
@@ -280,8 +276,7 @@ TEST_F(QuorumVote, DeletedRecordsGetTtlAgain) {
 }
 
 TEST_F(QuorumVote, ReservedNodeRefusesOthers) {
-  EXPECT_TRUE(Takes(first_).starts_with("granted "));
-  EXPECT_TRUE(Takes(second_).starts_with("queued "));
+  TakesAndIsAwaited(first_, second_);
   EXPECT_EQ(Cancels(first_, 1), "passed_on look 100");
   Client third = Made('3', "500");
   EXPECT_TRUE(Takes(third).starts_with("queued 100 "));
@@ -299,8 +294,7 @@ TEST_F(QuorumVote, GivenBackAttemptIsNotGrantedLate) {
 }
 
 TEST_F(QuorumVote, LateAttemptIsNotGrantedWhileReserved) {
-  EXPECT_TRUE(Takes(second_).starts_with("granted "));
-  EXPECT_TRUE(Takes(first_).starts_with("queued "));
+  TakesAndIsAwaited(second_, first_);
   ++first_.request.attempt;
   EXPECT_TRUE(GivesBack(first_).starts_with("queued "));
   EXPECT_EQ(Cancels(second_, 1), "passed_on look 100");
