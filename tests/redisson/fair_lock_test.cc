@@ -54,15 +54,13 @@ TEST_F(RedissonFairLock, ServesBothLanguagesInOrder) {
 }
 
 TEST_F(RedissonFairLock, NewcomerDoesNotOvertakeJavaWaiter) {
-  redisson::FairLock lock(client(), "orders");
-  absl::StatusOr<Lease> lease = lock.Acquire();
-  ASSERT_TRUE(lease.ok()) << lease.status();
+  auto lease = Must(redisson::FairLock(client(), "orders").Acquire());
   int64_t waiters = 0;
   ASSERT_NO_FATAL_FAILURE(Queue(waiters));
   const Client another = Connect(server().url());
   EXPECT_TRUE(IsBusy(redisson::FairLock(another, "orders").TryAcquire().status()));
   EXPECT_EQ(java().Do("newcomer", "tryLock", "fair", "orders", 0, -1), "false");
-  EXPECT_TRUE(lease->Release().ok());
+  EXPECT_TRUE(lease.Release().ok());
   const std::vector<Clock::time_point> times = Times();
   EXPECT_TRUE(std::is_sorted(times.begin(), times.end()));
 }
@@ -70,9 +68,9 @@ TEST_F(RedissonFairLock, NewcomerDoesNotOvertakeJavaWaiter) {
 TEST_F(RedissonFairLock, KilledJavaWaiterLosesPlaceAfterTimeout) {
   JavaPeer mortal;
   JavaClient other(mortal, server().url(), {.fair_wait = absl::Seconds(1)});
-  redisson::FairLock lock(client(), "orders", {.lease = absl::Seconds(1)}, absl::Seconds(1));
-  absl::StatusOr<Lease> lease = lock.Acquire();
-  ASSERT_TRUE(lease.ok()) << lease.status();
+  auto lease =
+      Must(redisson::FairLock(client(), "orders", {.lease = absl::Seconds(1)}, absl::Seconds(1))
+               .Acquire());
   const PendingReply killed = other.Send("1", "lock", "fair", "orders");
   ASSERT_TRUE(AwaitWaiters(server(), "fair", "orders", 1));
   const Client another = Connect(server().url());
@@ -81,11 +79,8 @@ TEST_F(RedissonFairLock, KilledJavaWaiterLosesPlaceAfterTimeout) {
   ASSERT_TRUE(AwaitWaiters(server(), "fair", "orders", 2));
   mortal.Kill();
   EXPECT_FALSE(killed.Get().ok);
-  EXPECT_TRUE(lease->Release().ok());
-  const absl::Duration took = TimeOf([&] {
-    const absl::StatusOr<Lease> got = behind.get();
-    EXPECT_TRUE(got.ok()) << got.status();
-  });
+  EXPECT_TRUE(lease.Release().ok());
+  const absl::Duration took = TimeOf([&] { const auto got = Must(behind.get()); });
   // Redisson adds what was left of the lease to the timeout.
   EXPECT_LT(took, absl::Seconds(2) + kSoon);
 }
@@ -131,15 +126,13 @@ TEST_F(RedissonFairLock, NewHeadIsToldWhenDeadWaiterIsDropped) {
 }
 
 TEST_F(RedissonFairLock, OverdueJavaWaiterIsToldOfRelease) {
-  redisson::FairLock lock(client(), "orders");
-  absl::StatusOr<Lease> lease = lock.Acquire();
-  ASSERT_TRUE(lease.ok()) << lease.status();
+  auto lease = Must(redisson::FairLock(client(), "orders").Acquire());
   const PendingReply waiter = java().Send("waiter", "lock", "fair", "orders");
   ASSERT_TRUE(AwaitWaiters(server(), "fair", "orders", 1));
   ASSERT_TRUE(java().AwaitWaiting("waiter"));
   const std::string overdue = server().Text({"LINDEX", "redisson_lock_queue:{orders}", "0"});
   server().Do({"ZADD", "redisson_lock_timeout:{orders}", "1", overdue});
-  EXPECT_TRUE(lease->Release().ok());
+  EXPECT_TRUE(lease.Release().ok());
   EXPECT_TRUE(waiter.Get(kSoon).ok) << waiter.Get().value;
 }
 

@@ -53,8 +53,7 @@ TEST_F(RedissonCrash, KilledJvmFreesItsLocks) {
   mortal.Kill();
   const absl::Duration took = TimeOf([&] {
     for (auto& waiter : waiters) {
-      const absl::StatusOr<Lease> lease = waiter.get();
-      EXPECT_TRUE(lease.ok()) << lease.status();
+      const auto lease = Must(waiter.get());
     }
   });
   EXPECT_LT(took, kSoon);
@@ -80,23 +79,21 @@ REDLATCH_FOR_EACH_REDISSON_LOCK(RedissonLostReply);
 TEST_P(RedissonLostReply, RepeatedAcquireCountsOnce) {
   const auto lock = GetParam().make(unlucky(), "orders", {});
   proxy().DropReplies(1);
-  absl::StatusOr<Lease> lease = lock->Acquire({.wait = kLong});
-  ASSERT_TRUE(lease.ok()) << lease.status();
+  auto lease = Must(lock->Acquire({.wait = kLong}));
   EXPECT_GT(proxy().stats().bytes_dropped, 0);
   EXPECT_EQ(java().Do("1", "tryLock", kind(), "orders", 0, -1), "false");
-  EXPECT_TRUE(lease->Release().ok());
+  EXPECT_TRUE(lease.Release().ok());
   EXPECT_EQ(server().Integer({"EXISTS", "orders"}), 0);
   EXPECT_EQ(java().Do("1", "tryLock", kind(), "orders", 0, -1), "true");
 }
 
 TEST_P(RedissonLostReply, RepeatedReleaseLeavesJavaItsLock) {
   const auto lock = GetParam().make(unlucky(), "orders", {});
-  absl::StatusOr<Lease> lease = lock->Acquire({.wait = kLong});
-  ASSERT_TRUE(lease.ok()) << lease.status();
+  auto lease = Must(lock->Acquire({.wait = kLong}));
   const PendingReply waiter = java().Send("1", "lock", kind(), "orders");
   ASSERT_TRUE(AwaitWaiters(server(), kind(), "orders", 1));
   proxy().DropReplies(1);
-  EXPECT_TRUE(ReleaseForSure(*lease).ok());
+  EXPECT_TRUE(ReleaseForSure(lease).ok());
   EXPECT_GT(proxy().stats().bytes_dropped, 0);
   EXPECT_TRUE(waiter.Get(kSoon).ok) << waiter.Get().value;
   EXPECT_EQ(java().Do("1", "isHeld", kind(), "orders"), "true");
@@ -110,10 +107,9 @@ TEST_P(RedissonLostReplies, RepeatedReadCountsOnce) {
   redisson::ReadWriteLock lock(unlucky(), "prices");
   ASSERT_EQ(java().Do("1", "lock", "read", "prices"), "");
   proxy().DropReplies(1);
-  absl::StatusOr<Lease> reads = lock.AcquireRead({.wait = kLong});
-  ASSERT_TRUE(reads.ok()) << reads.status();
+  auto reads = Must(lock.AcquireRead({.wait = kLong}));
   proxy().DropReplies(1);
-  EXPECT_TRUE(ReleaseForSure(*reads).ok());
+  EXPECT_TRUE(ReleaseForSure(reads).ok());
   EXPECT_EQ(java().Do("2", "tryLock", "write", "prices", 0, -1), "false");
   EXPECT_EQ(java().Do("1", "unlock", "read", "prices"), "");
   EXPECT_EQ(java().Do("2", "tryLock", "write", "prices", 0, -1), "true");
@@ -125,11 +121,10 @@ TEST_P(RedissonLostReplies, RepeatedPermitCountsOnce) {
     const auto available = [&] { return java().Do("1", kind + ".availablePermits", slots.name()); };
     ASSERT_EQ(java().Do("1", kind + ".trySetPermits", slots.name(), 5), "true");
     proxy().DropReplies(1);
-    absl::StatusOr<Permit> two = slots.Acquire(2, {.wait = kLong});
-    ASSERT_TRUE(two.ok()) << two.status();
+    auto two = Must(slots.Acquire(2, {.wait = kLong}));
     EXPECT_EQ(available(), "3");
     proxy().DropReplies(1);
-    EXPECT_TRUE(ReleaseForSure(*two).ok());
+    EXPECT_TRUE(ReleaseForSure(two).ok());
     EXPECT_EQ(available(), "5");
   };
   redisson::Semaphore slots(unlucky(), "slots");

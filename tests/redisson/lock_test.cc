@@ -11,10 +11,9 @@ TEST_P(RedissonLock, ExcludesBothWays) {
   for (const std::string name : {"orders", "two words", "{orders}:42", "a{b}c d", "Grüße"}) {
     SCOPED_TRACE(name);
     const auto lock = MakeLock({}, name);
-    absl::StatusOr<Lease> lease = lock->TryAcquire();
-    ASSERT_TRUE(lease.ok()) << lease.status();
+    auto lease = Must(lock->TryAcquire());
     EXPECT_EQ(java().Do("1", "tryLock", kind(), name, 0, -1), "false");
-    EXPECT_TRUE(lease->Release().ok());
+    EXPECT_TRUE(lease.Release().ok());
     EXPECT_EQ(java().Do("1", "tryLock", kind(), name, 0, -1), "true");
     EXPECT_TRUE(IsBusy(lock->TryAcquire().status()));
     EXPECT_FALSE(lock->try_lock());
@@ -51,27 +50,24 @@ TEST_P(RedissonLock, WatchdogKeepsItFromOthers) {
 
 TEST_P(RedissonLock, RenewalsKeepItFromJava) {
   const auto lock = MakeLock({.lease = absl::Milliseconds(600)});
-  absl::StatusOr<Lease> lease = lock->Acquire();
-  ASSERT_TRUE(lease.ok()) << lease.status();
+  auto lease = Must(lock->Acquire());
   EXPECT_EQ(java().Do("1", "tryLock", kind(), "orders", 1500, -1), "false");
-  EXPECT_TRUE(lease->valid());
-  EXPECT_TRUE(lease->Release().ok());
+  EXPECT_TRUE(lease.valid());
+  EXPECT_TRUE(lease.Release().ok());
 }
 
 TEST_P(RedissonLock, HolderLearnsOfForceUnlock) {
   const auto lock = MakeLock({.lease = absl::Seconds(1)});
-  absl::StatusOr<Lease> lease = lock->Acquire();
-  ASSERT_TRUE(lease.ok()) << lease.status();
+  auto lease = Must(lock->Acquire());
   EXPECT_EQ(java().Do("1", "forceUnlock", kind(), "orders"), "true");
-  EXPECT_TRUE(Fires(lease->lost()));
-  EXPECT_TRUE(IsLeaseLost(lease->Release()));
+  EXPECT_TRUE(Fires(lease.lost()));
+  EXPECT_TRUE(IsLeaseLost(lease.Release()));
   EXPECT_EQ(java().Do("1", "tryLock", kind(), "orders", 0, -1), "true");
 }
 
 TEST_P(RedissonLock, ForceReleaseWakesJavaWaiter) {
   const auto lock = MakeLock();
-  const absl::StatusOr<Lease> lease = lock->Acquire();
-  ASSERT_TRUE(lease.ok()) << lease.status();
+  const auto lease = Must(lock->Acquire());
   const PendingReply waiter = java().Send("1", "lock", kind(), "orders");
   ASSERT_TRUE(AwaitWaiters(server(), kind(), "orders", 1));
   EXPECT_FALSE(waiter.done());
@@ -83,8 +79,7 @@ TEST_P(RedissonLock, ForceReleaseTakesItFromJava) {
   ASSERT_EQ(java().Do("1", "lock", kind(), "orders"), "");
   const auto lock = MakeLock();
   EXPECT_TRUE(lock->ForceRelease().ok());
-  const absl::StatusOr<Lease> lease = lock->TryAcquire();
-  EXPECT_TRUE(lease.ok()) << lease.status();
+  const auto lease = Must(lock->TryAcquire());
   EXPECT_THAT(java().Do("1", "unlock", kind(), "orders"), HasSubstr("IllegalMonitorState"));
 }
 
@@ -95,19 +90,17 @@ TEST_P(RedissonLock, JavaUnlockWakesWaiter) {
   ASSERT_TRUE(AwaitWaiters(server(), kind(), "orders", 1));
   const absl::Duration took = TimeOf([&] {
     EXPECT_EQ(java().Do("1", "unlock", kind(), "orders"), "");
-    const absl::StatusOr<Lease> lease = waiter.get();
-    EXPECT_TRUE(lease.ok()) << lease.status();
+    const auto lease = Must(waiter.get());
   });
   EXPECT_LT(took, kSoon);
 }
 
 TEST_P(RedissonLock, ReleaseWakesJavaWaiter) {
   const auto lock = MakeLock();
-  absl::StatusOr<Lease> lease = lock->Acquire();
-  ASSERT_TRUE(lease.ok()) << lease.status();
+  auto lease = Must(lock->Acquire());
   const PendingReply waiter = java().Send("1", "lock", kind(), "orders");
   ASSERT_TRUE(AwaitWaiters(server(), kind(), "orders", 1));
-  EXPECT_TRUE(lease->Release().ok());
+  EXPECT_TRUE(lease.Release().ok());
   EXPECT_TRUE(waiter.Get(kSoon).ok) << waiter.Get().value;
 }
 
@@ -117,8 +110,7 @@ TEST_P(RedissonLock, ReleaseWakesJavaThreadThatHasJustAsked) {
   JavaClient java(SharedJvm(), proxy.url());
   ASSERT_EQ(java.Do("1", "lock", kind(), "other"), "");  // loads the script
   const auto lock = MakeLock();
-  absl::StatusOr<Lease> lease = lock->Acquire();
-  ASSERT_TRUE(lease.ok()) << lease.status();
+  auto lease = Must(lock->Acquire());
   // The thread asks, listens, and asks again. It waits only when it has the second reply, which the
   // message overtakes.
   proxy.Delay(Direction::kToClient, absl::Milliseconds(500));
@@ -128,7 +120,7 @@ TEST_P(RedissonLock, ReleaseWakesJavaThreadThatHasJustAsked) {
     return absl::StrContains(server().Text({"INFO", "commandstats"}), "cmdstat_evalsha:calls=2,");
   }));
   proxy.Delay(Direction::kToClient, absl::ZeroDuration());
-  EXPECT_TRUE(lease->Release().ok());
+  EXPECT_TRUE(lease.Release().ok());
   EXPECT_TRUE(waiter.Get(kSoon).ok) << waiter.Get().value;
 }
 
@@ -154,13 +146,11 @@ TEST_P(RedissonLock, JavaLeaseWithoutWatchdogEnds) {
 
 TEST_P(RedissonLock, ManualLeaseEndsForJava) {
   const auto lock = MakeLock();
-  absl::StatusOr<Lease> lease =
-      lock->Acquire({.wait = absl::Seconds(5), .lease = absl::Milliseconds(600)});
-  ASSERT_TRUE(lease.ok()) << lease.status();
+  auto lease = Must(lock->Acquire({.wait = absl::Seconds(5), .lease = absl::Milliseconds(600)}));
   EXPECT_EQ(java().Do("1", "tryLock", kind(), "orders", 0, 600), "false");
   EXPECT_TRUE(java().Send("1", "lock", kind(), "orders").Get(kSoon).ok);
-  EXPECT_TRUE(lease->lost().stop_requested());
-  EXPECT_TRUE(IsLeaseLost(lease->Release()));
+  EXPECT_TRUE(lease.lost().stop_requested());
+  EXPECT_TRUE(IsLeaseLost(lease.Release()));
   EXPECT_EQ(java().Do("1", "isHeld", kind(), "orders"), "true");
 }
 
@@ -186,12 +176,11 @@ TEST_F(RedissonFencedLock, TokensGrowAcrossLanguages) {
     ASSERT_TRUE(absl::SimpleAtoi(javas, &token)) << javas;
     EXPECT_GT(token, last);
     EXPECT_EQ(java().Do("1", "unlock", "fenced", "orders"), "");
-    absl::StatusOr<Lease> lease = lock.Acquire({.wait = kLong});
-    ASSERT_TRUE(lease.ok()) << lease.status();
-    EXPECT_GT(lease->fencing_token().value(), token);
-    last = lease->fencing_token().value();
+    auto lease = Must(lock.Acquire({.wait = kLong}));
+    EXPECT_GT(lease.fencing_token().value(), token);
+    last = lease.fencing_token().value();
     EXPECT_EQ(java().Do("1", "getToken", "fenced", "orders"), absl::StrCat(last));
-    EXPECT_TRUE(lease->Release().ok());
+    EXPECT_TRUE(lease.Release().ok());
   }
 }
 

@@ -37,8 +37,7 @@ class RedissonReadWriteLock : public RedissonTest {
 TEST_F(RedissonReadWriteLock, ReadersOfBothLanguagesShare) {
   redisson::ReadWriteLock lock(client(), "prices");
   ASSERT_EQ(Java("lock", "read"), "");
-  absl::StatusOr<Lease> reads = lock.AcquireRead({.wait = absl::ZeroDuration()});
-  ASSERT_TRUE(reads.ok()) << reads.status();
+  auto reads = Must(lock.AcquireRead({.wait = absl::ZeroDuration()}));
   EXPECT_TRUE(JavaCan("read"));
   EXPECT_TRUE(CppCan("read"));
   EXPECT_FALSE(JavaCan("write"));
@@ -48,17 +47,15 @@ TEST_F(RedissonReadWriteLock, ReadersOfBothLanguagesShare) {
   EXPECT_EQ(Java("unlock", "read"), "");
   EXPECT_FALSE(JavaCan("write"));
   EXPECT_FALSE(CppCan("write"));
-  EXPECT_TRUE(reads->Release().ok());
+  EXPECT_TRUE(reads.Release().ok());
   EXPECT_TRUE(JavaCan("write"));
   EXPECT_TRUE(CppCan("write"));
 }
 
 TEST_F(RedissonReadWriteLock, LastReaderMayBeOfEitherLanguage) {
-  redisson::ReadWriteLock lock(client(), "prices");
-  absl::StatusOr<Lease> reads = lock.AcquireRead();
-  ASSERT_TRUE(reads.ok()) << reads.status();
+  auto reads = Must(redisson::ReadWriteLock(client(), "prices").AcquireRead());
   ASSERT_EQ(Java("lock", "read"), "");
-  EXPECT_TRUE(reads->Release().ok());
+  EXPECT_TRUE(reads.Release().ok());
   EXPECT_FALSE(JavaCan("write"));
   EXPECT_FALSE(CppCan("write"));
   EXPECT_EQ(Java("unlock", "read"), "");
@@ -72,8 +69,7 @@ TEST_F(RedissonReadWriteLock, WriterExcludesReaders) {
   EXPECT_FALSE(CppCan("read"));
   EXPECT_FALSE(CppCan("write"));
   EXPECT_EQ(Java("unlock", "write"), "");
-  absl::StatusOr<Lease> writes = lock.AcquireWrite();
-  ASSERT_TRUE(writes.ok()) << writes.status();
+  auto writes = Must(lock.AcquireWrite());
   EXPECT_FALSE(JavaCan("read"));
   EXPECT_FALSE(JavaCan("write"));
 }
@@ -113,32 +109,27 @@ TEST_F(RedissonReadWriteLock, WriterWakesReadersOfBothLanguages) {
   ASSERT_TRUE(java().AwaitWaiting("reader"));
   const absl::Duration took = TimeOf([&] {
     EXPECT_EQ(Java("unlock", "write"), "");
-    const absl::StatusOr<Lease> lease = reader.get();
-    EXPECT_TRUE(lease.ok()) << lease.status();
+    const auto lease = Must(reader.get());
     EXPECT_TRUE(java_reader.Get(kSoon).ok);
   });
   EXPECT_LT(took, kSoon);
 }
 
 TEST_F(RedissonReadWriteLock, ReleasedWriteWakesJavaReaders) {
-  redisson::ReadWriteLock lock(client(), "prices");
-  absl::StatusOr<Lease> writes = lock.AcquireWrite();
-  ASSERT_TRUE(writes.ok()) << writes.status();
+  auto writes = Must(redisson::ReadWriteLock(client(), "prices").AcquireWrite());
   const PendingReply one = java().Send("reader1", "lock", "read", "prices");
   const PendingReply two = java().Send("reader2", "lock", "read", "prices");
   ASSERT_TRUE(java().AwaitWaiting("reader1") && java().AwaitWaiting("reader2"));
-  EXPECT_TRUE(writes->Release().ok());
+  EXPECT_TRUE(writes.Release().ok());
   EXPECT_TRUE(one.Get(kSoon).ok) << one.Get().value;
   EXPECT_TRUE(two.Get(kSoon).ok) << two.Get().value;
 }
 
 TEST_F(RedissonReadWriteLock, LastReleasedReadWakesJavaWriter) {
-  redisson::ReadWriteLock lock(client(), "prices");
-  absl::StatusOr<Lease> reads = lock.AcquireRead();
-  ASSERT_TRUE(reads.ok()) << reads.status();
+  auto reads = Must(redisson::ReadWriteLock(client(), "prices").AcquireRead());
   const PendingReply writer = java().Send("writer", "lock", "write", "prices");
   ASSERT_TRUE(AwaitWaiters(server(), "write", "prices", 1));
-  EXPECT_TRUE(reads->Release().ok());
+  EXPECT_TRUE(reads.Release().ok());
   EXPECT_TRUE(writer.Get(kSoon).ok) << writer.Get().value;
 }
 
@@ -146,17 +137,17 @@ TEST_F(RedissonReadWriteLock, WatchdogsOfReadersKeepWritersOut) {
   const auto short_java = ConnectJava({.watchdog = absl::Milliseconds(600)});
   redisson::ReadWriteLock lock(client(), "prices", {.lease = absl::Milliseconds(600)});
   ASSERT_EQ(short_java->Do("1", "lock", "read", "prices"), "");
-  absl::StatusOr<Lease> reads = lock.AcquireRead();
-  ASSERT_TRUE(reads.ok()) << reads.status();
+  auto reads = Must(lock.AcquireRead());
   // One reader of each language remains, one after the other.
   EXPECT_EQ(java().Do("2", "tryLock", "write", "prices", 1000, -1), "false");
   EXPECT_EQ(short_java->Do("1", "unlock", "read", "prices"), "");
   EXPECT_EQ(java().Do("2", "tryLock", "write", "prices", 1000, -1), "false");
-  EXPECT_TRUE(reads->valid());
+  EXPECT_TRUE(reads.valid());
   ASSERT_EQ(short_java->Do("1", "lock", "read", "prices"), "");
-  EXPECT_TRUE(reads->Release().ok());
-  redisson::ReadWriteLock other(other_client(), "prices");
-  EXPECT_TRUE(IsBusy(other.AcquireWrite({.wait = absl::Seconds(1)}).status()));
+  EXPECT_TRUE(reads.Release().ok());
+  EXPECT_TRUE(IsBusy(redisson::ReadWriteLock(other_client(), "prices")
+                         .AcquireWrite({.wait = absl::Seconds(1)})
+                         .status()));
 }
 
 }  // namespace

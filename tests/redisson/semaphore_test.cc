@@ -14,18 +14,16 @@ class RedissonSemaphore : public RedissonTest {
 
 TEST_F(RedissonSemaphore, CountsPermitsOfBothLanguages) {
   redisson::Semaphore slots(client(), "slots");
-  absl::StatusOr<Permit> two = slots.Acquire(2);
-  ASSERT_TRUE(two.ok()) << two.status();
+  auto two = Must(slots.Acquire(2));
   EXPECT_EQ(JavaAvailable(), "1");
   EXPECT_EQ(java().Do("1", "semaphore.tryAcquire", "slots", 2, 0), "false");
   EXPECT_EQ(java().Do("1", "semaphore.tryAcquire", "slots", 1, 0), "true");
   EXPECT_TRUE(IsBusy(slots.TryAcquire().status()));
-  EXPECT_TRUE(two->Release().ok());
+  EXPECT_TRUE(two.Release().ok());
   EXPECT_EQ(JavaAvailable(), "2");
   EXPECT_EQ(java().Do("1", "semaphore.release", "slots", 1), "");
-  const absl::StatusOr<int64_t> available = slots.AvailablePermits();
-  ASSERT_TRUE(available.ok()) << available.status();
-  EXPECT_EQ(*available, 3);
+  const auto available = Must(slots.AvailablePermits());
+  EXPECT_EQ(available, 3);
 }
 
 TEST_F(RedissonSemaphore, IsSetOnceByEitherLanguage) {
@@ -54,19 +52,16 @@ TEST_F(RedissonSemaphore, JavaReleaseWakesWaiter) {
   const absl::Duration took = TimeOf([&] {
     EXPECT_EQ(java().Do("1", "semaphore.release", "slots", 1), "");
     EXPECT_EQ(java().Do("1", "semaphore.release", "slots", 1), "");
-    const absl::StatusOr<Permit> permit = waiter.get();
-    EXPECT_TRUE(permit.ok()) << permit.status();
+    const auto permit = Must(waiter.get());
   });
   EXPECT_LT(took, kSoon);
 }
 
 TEST_F(RedissonSemaphore, ReleaseWakesJavaWaiter) {
-  redisson::Semaphore slots(client(), "slots");
-  absl::StatusOr<Permit> all = slots.Acquire(3);
-  ASSERT_TRUE(all.ok()) << all.status();
+  auto all = Must(redisson::Semaphore(client(), "slots").Acquire(3));
   const PendingReply waiter = java().Send("1", "semaphore.acquire", "slots", 2);
   ASSERT_TRUE(AwaitWaiters(server(), "semaphore", "slots", 1));
-  EXPECT_TRUE(all->Release().ok());
+  EXPECT_TRUE(all.Release().ok());
   EXPECT_TRUE(waiter.Get(kSoon).ok) << waiter.Get().value;
   EXPECT_EQ(java().Do("2", "semaphore.availablePermits", "slots"), "1");
 }
@@ -89,8 +84,7 @@ REDLATCH_CHILD(PermitHolder) {
   redisson::Semaphore plain(client, "slots", options);
   redisson::PermitExpirableSemaphore expirable(client, "slots", options);
   redisson::Semaphore& slots = args.at(1) == "expirable" ? expirable : plain;
-  const absl::StatusOr<Permit> permit = slots.Acquire();
-  EXPECT_TRUE(permit.ok()) << permit.status();
+  const auto permit = Must(slots.Acquire());
   parent.WriteLine("acquired");
   parent.ReadLine(absl::Minutes(1));
   return 0;
@@ -101,9 +95,7 @@ TEST_F(RedissonSemaphore, KilledHolderGivesItsPermitBack) {
   ASSERT_EQ(child->pipe().ReadLine(), "acquired");
   EXPECT_EQ(JavaAvailable(), "2");
   child->Kill();
-  redisson::Semaphore slots(client(), "slots");
-  const absl::StatusOr<Permit> all = slots.Acquire(3, {.wait = kLong});
-  EXPECT_TRUE(all.ok()) << all.status();
+  const auto all = Must(redisson::Semaphore(client(), "slots").Acquire(3, {.wait = kLong}));
 }
 
 class RedissonPermitExpirableSemaphore : public RedissonTest {
@@ -117,8 +109,7 @@ class RedissonPermitExpirableSemaphore : public RedissonTest {
 
 TEST_F(RedissonPermitExpirableSemaphore, CountsPermitsOfBothLanguages) {
   redisson::PermitExpirableSemaphore slots(client(), "slots");
-  absl::StatusOr<Permit> one = slots.Acquire();
-  ASSERT_TRUE(one.ok()) << one.status();
+  auto one = Must(slots.Acquire());
   EXPECT_EQ(JavaAvailable(), "1");
   EXPECT_EQ(java().Do("1", "expirable.acquiredPermits", "slots"), "1");
   const std::string javas = java().Do("1", "expirable.tryAcquire", "slots", 0, 30'000);
@@ -127,18 +118,18 @@ TEST_F(RedissonPermitExpirableSemaphore, CountsPermitsOfBothLanguages) {
   EXPECT_EQ(java().Do("1", "expirable.tryAcquire", "slots", 0, 30'000), "null");
   EXPECT_EQ(java().Do("1", "expirable.tryRelease", "slots", javas), "true");
   EXPECT_EQ(slots.AvailablePermits().value_or(-1), 1);
-  EXPECT_TRUE(one->Release().ok());
+  EXPECT_TRUE(one.Release().ok());
   EXPECT_EQ(JavaAvailable(), "2");
   EXPECT_EQ(java().Do("1", "expirable.getPermits", "slots"), "2");
 }
 
 TEST_F(RedissonPermitExpirableSemaphore, RenewalsKeepPermitFromJava) {
-  redisson::PermitExpirableSemaphore slots(client(), "slots", {.lease = absl::Milliseconds(600)});
-  absl::StatusOr<Permit> both = slots.Acquire(2);
-  ASSERT_TRUE(both.ok()) << both.status();
+  auto both =
+      Must(redisson::PermitExpirableSemaphore(client(), "slots", {.lease = absl::Milliseconds(600)})
+               .Acquire(2));
   EXPECT_EQ(java().Do("1", "expirable.tryAcquire", "slots", 1500, 30'000), "null");
-  EXPECT_TRUE(both->valid());
-  EXPECT_TRUE(both->Release().ok());
+  EXPECT_TRUE(both.valid());
+  EXPECT_TRUE(both.Release().ok());
 }
 
 TEST_F(RedissonPermitExpirableSemaphore, JavaPermitExpires) {
@@ -146,10 +137,8 @@ TEST_F(RedissonPermitExpirableSemaphore, JavaPermitExpires) {
   ASSERT_THAT(javas, Not(AnyOf(StartsWith("error"), "null")));
   redisson::PermitExpirableSemaphore slots(client(), "slots");
   EXPECT_TRUE(IsBusy(slots.TryAcquire(2).status()));
-  const absl::Duration took = TimeOf([&] {
-    const absl::StatusOr<Permit> both = slots.Acquire(2, {.wait = kLong});
-    EXPECT_TRUE(both.ok()) << both.status();
-  });
+  const absl::Duration took =
+      TimeOf([&] { const auto both = Must(slots.Acquire(2, {.wait = kLong})); });
   EXPECT_LT(took, kSoon);
   EXPECT_EQ(java().Do("1", "expirable.tryRelease", "slots", javas), "false");
 }
@@ -167,21 +156,19 @@ TEST_F(RedissonPermitExpirableSemaphore, PermitOfKilledHolderExpiresForJava) {
 TEST_F(RedissonPermitExpirableSemaphore, ReleasesWakeWaitersOfBothLanguages) {
   redisson::PermitExpirableSemaphore slots(client(), "slots");
   const std::string javas = java().Do("1", "expirable.tryAcquire", "slots", 0, 30'000);
-  absl::StatusOr<Permit> one = slots.Acquire();
-  ASSERT_TRUE(one.ok()) << one.status();
+  auto one = Must(slots.Acquire());
   auto waiter = InThread([&slots] { return slots.Acquire(1, {.wait = kLong}); });
   ASSERT_TRUE(AwaitWaiters(server(), "semaphore", "slots", 1));
   const absl::Duration took = TimeOf([&] {
     EXPECT_EQ(java().Do("1", "expirable.tryRelease", "slots", javas), "true");
-    const absl::StatusOr<Permit> another = waiter.get();
-    EXPECT_TRUE(another.ok()) << another.status();
+    const auto another = Must(waiter.get());
   });
   EXPECT_LT(took, kSoon);
   // `another` has been released.
   ASSERT_THAT(java().Do("1", "expirable.tryAcquire", "slots", 10'000, 30'000), Not("null"));
   const PendingReply java_waiter = java().Send("2", "expirable.acquire", "slots");
   ASSERT_TRUE(AwaitWaiters(server(), "semaphore", "slots", 1));
-  EXPECT_TRUE(one->Release().ok());
+  EXPECT_TRUE(one.Release().ok());
   EXPECT_TRUE(java_waiter.Get(kSoon).ok) << java_waiter.Get().value;
 }
 

@@ -14,10 +14,9 @@ class RedissonServerGroup : public RedissonTest {
       SCOPED_TRACE(kind.java);
       const std::string its = absl::StrCat(name, ":", kind.java);
       const auto lock = kind.make(client, its, {});
-      absl::StatusOr<Lease> lease = lock->Acquire({.wait = kLong});
-      ASSERT_TRUE(lease.ok()) << lease.status();
+      auto lease = Must(lock->Acquire({.wait = kLong}));
       EXPECT_EQ(java.Do("1", "tryLock", kind.java, its, 0, -1), "false");
-      EXPECT_TRUE(lease->Release().ok());
+      EXPECT_TRUE(lease.Release().ok());
       EXPECT_EQ(java.Do("1", "tryLock", kind.java, its, 10'000, -1), "true");
       EXPECT_TRUE(IsBusy(lock->TryAcquire().status()));
       EXPECT_EQ(java.Do("1", "unlock", kind.java, its), "");

@@ -75,8 +75,9 @@ TEST_F(ClientCosts, WaitingClientsSendOnlyHeartbeats) {
   std::vector<std::thread> waiters;
   for (int i = 0; i < clients; ++i) {
     waiters.emplace_back([&] {
-      SimpleLock lock(Connect(server_->url()), "lock0");
-      EXPECT_TRUE(absl::IsCancelled(lock.Acquire({.stop = stop.get_token()}).status()));
+      EXPECT_TRUE(absl::IsCancelled(SimpleLock(Connect(server_->url()), "lock0")
+                                        .Acquire({.stop = stop.get_token()})
+                                        .status()));
     });
   }
   EXPECT_TRUE(Await([&] {

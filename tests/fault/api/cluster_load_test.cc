@@ -94,8 +94,8 @@ class ClusterLoad : public ::testing::Test {
       EXPECT_TRUE(Await([&] { return latch.Count().value_or(0) == kCounts - counted_[i]; })) << i;
       const AcquireOptions patient = {.wait = kLoadTimeout};
       EXPECT_TRUE(SimpleLock(client, absl::StrCat("simple:", i)).Acquire(patient).ok());
-      Semaphore semaphore(client, absl::StrCat("semaphore:", i), kPlaces);
-      EXPECT_TRUE(semaphore.Acquire(kPlaces, patient).ok());
+      EXPECT_TRUE(
+          Semaphore(client, absl::StrCat("semaphore:", i), kPlaces).Acquire(kPlaces, patient).ok());
     }
   }
 

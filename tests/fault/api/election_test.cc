@@ -38,12 +38,11 @@ class Succession : public ::testing::Test {
   // Returns the time from a leader's resignation to the first step of the next leader.
   absl::Duration Handover() {
     Election next(other_, "name", {.lease = kLeaderLease});
-    absl::StatusOr<Leadership> leads = election_.Campaign("first");
-    EXPECT_TRUE(leads.ok()) << leads.status();
+    auto leads = Must(election_.Campaign("first"));
     Step step;
     Campaign(next, step);
     const base::Instant began = base::Now();
-    EXPECT_TRUE(leads->Resign().ok());
+    EXPECT_TRUE(leads.Resign().ok());
     EXPECT_TRUE(Await([&] { return step.made.load(); }));
     EXPECT_TRUE(step.leads.ok()) << step.leads.status();
     return step.at - began;
@@ -52,8 +51,7 @@ class Succession : public ::testing::Test {
   absl::Duration PlainHandover() {
     SimpleLock mine(client_, "plain", {.turn = absl::ZeroDuration()});
     SimpleLock theirs(other_, "plain", {.turn = absl::ZeroDuration()});
-    absl::StatusOr<Lease> lease = mine.Acquire();
-    EXPECT_TRUE(lease.ok()) << lease.status();
+    auto lease = Must(mine.Acquire());
     std::atomic<bool> made = false;
     base::Instant at;
     theirs.AcquireAsync({}, [&](const absl::StatusOr<Lease>& got) {
@@ -65,7 +63,7 @@ class Succession : public ::testing::Test {
       return server_->Integer({"ZCARD", support::AuxiliaryKey("plain", "simple.queue")}) == 1;
     }));
     const base::Instant began = base::Now();
-    EXPECT_TRUE(lease->Release().ok());
+    EXPECT_TRUE(lease.Release().ok());
     EXPECT_TRUE(Await([&] { return made.load(); }));
     return at - began;
   }

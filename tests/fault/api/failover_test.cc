@@ -38,8 +38,7 @@ class RenamedHost : public ::testing::Test {
 
   // A lease that the second server will also have.
   Lease Hold(absl::Duration lease) {
-    SimpleLock kept(client_, "kept", {.lease = lease});
-    Lease held = *kept.Acquire();
+    Lease held = *SimpleLock(client_, "kept", {.lease = lease}).Acquire();
     EXPECT_TRUE(Await([this] {
       return first_->Info("master_repl_offset") == second_->Info("slave_repl_offset");
     }));

@@ -18,8 +18,8 @@ class Quarantine : public ::testing::Test {
   Client ConnectHere() const { return Connect(primary_->url() + "?quarantine=3s"); }
   // Takes some lock once, so that the quarantine of the first use is over.
   static void SitOut(const Client& client) {
-    SimpleLock lock(client, "first", {.lease = kLease});
-    EXPECT_TRUE(lock.Acquire({.wait = kQuarantineTimeout}).ok());
+    EXPECT_TRUE(
+        SimpleLock(client, "first", {.lease = kLease}).Acquire({.wait = kQuarantineTimeout}).ok());
   }
 
   const std::unique_ptr<RedisServer> primary_ =
@@ -196,7 +196,7 @@ TEST_F(LongQuarantine, AllowsReleasesButNoHandover) {
   MultiLock several(client_, {"a", "b"});
   auto first = simple.Acquire(), second = reentrant.Acquire(), third = read_write.Acquire();
   auto fourth = several.Acquire();
-  auto permit = semaphore.Acquire();
+  auto permit = Must(semaphore.Acquire());
   Begin();
   const Client other = Connect(primary_->url() + "?quarantine=61s");
   EXPECT_TRUE(IsBusy(SimpleLock(other, "simple").TryAcquire().status()));
@@ -204,8 +204,7 @@ TEST_F(LongQuarantine, AllowsReleasesButNoHandover) {
     ASSERT_TRUE(lease->ok()) << lease->status();
     EXPECT_TRUE((*lease)->Release().ok()) << (*lease)->Release();
   }
-  ASSERT_TRUE(permit.ok());
-  EXPECT_TRUE(permit->Release().ok());
+  EXPECT_TRUE(permit.Release().ok());
   EXPECT_EQ(primary_->Integer({"EXISTS", "simple", "reentrant", "read_write", "a", "b"}), 0);
   EXPECT_FALSE(simple.TryAcquire().ok()) << "which is refused";
 }

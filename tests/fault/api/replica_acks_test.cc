@@ -52,11 +52,10 @@ TEST_F(ReplicaAcks, ReplicasHaveGrantWhenAcquireReturns) {
   for (const auto& [key, take] : ways) {
     SCOPED_TRACE(key);
     for (int round = 0; round < 20; ++round) {
-      absl::StatusOr<Lease> lease = take();
-      ASSERT_TRUE(lease.ok()) << lease.status();
-      EXPECT_EQ(lease->acked_by(), 2);
+      auto lease = Must(take());
+      EXPECT_EQ(lease.acked_by(), 2);
       for (const auto& each : replicas_) EXPECT_EQ(each->Integer({"EXISTS", key}), 1);
-      EXPECT_TRUE(lease->Release().ok());
+      EXPECT_TRUE(lease.Release().ok());
     }
   }
 }
@@ -77,8 +76,7 @@ TEST_F(ReplicaAcks, LockIsReleasedIfTooFewConfirm) {
   }
   EXPECT_EQ(primary_->Integer({"EXISTS", "lock"}), 0);
   // One replica is enough for another lock, and two for this one, as soon as both are back.
-  SimpleLock modest(client_, "modest", Acked(1));
-  EXPECT_EQ(modest.Acquire()->acked_by(), 1);
+  EXPECT_EQ(SimpleLock(client_, "modest", Acked(1)).Acquire()->acked_by(), 1);
   links_[1]->Heal();
   EXPECT_TRUE(Await([&] { return lock.Acquire().ok(); }, absl::Seconds(30)));
 }
@@ -87,8 +85,8 @@ TEST_F(ReplicaAcks, InvalidNumbersAreRefused) {
   for (const LockOptions& options :
        {LockOptions{.acks = {.replicas = -1}},
         LockOptions{.acks = {.replicas = 1, .timeout = absl::ZeroDuration()}}}) {
-    SimpleLock lock(client_, "lock", options);
-    EXPECT_EQ(lock.Acquire().status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(SimpleLock(client_, "lock", options).Acquire().status().code(),
+              absl::StatusCode::kInvalidArgument);
   }
 }
 

@@ -55,11 +55,10 @@ class Suspend : public ::testing::Test {
 
 TEST_F(Suspend, LossIsReportedSoonAfterResume) {
   Semaphore semaphore(client_, "semaphore", 1);
-  const absl::StatusOr<Lease> renewed = lock_.Acquire();
-  const absl::StatusOr<Permit> permit = semaphore.Acquire();
-  ASSERT_TRUE(renewed.ok() && permit.ok());
-  const std::stop_token lost = renewed->lost();
-  const std::stop_token gone = permit->lost();
+  const auto renewed = Must(lock_.Acquire());
+  const auto permit = Must(semaphore.Acquire());
+  const std::stop_token lost = renewed.lost();
+  const std::stop_token gone = permit.lost();
   ForAnHour();
   const absl::Duration late =
       TimeUntil([&] { return lost.stop_requested() && gone.stop_requested(); });
@@ -68,9 +67,7 @@ TEST_F(Suspend, LossIsReportedSoonAfterResume) {
 }
 
 TEST_F(Suspend, NoThreadSpinsAfterResume) {
-  SimpleLock lock(client_, "short", {.lease = absl::Seconds(3)});
-  const absl::StatusOr<Lease> renewed = lock.Acquire();
-  ASSERT_TRUE(renewed.ok());
+  const auto renewed = Must(SimpleLock(client_, "short", {.lease = absl::Seconds(3)}).Acquire());
   ForAnHour();
   const absl::Duration before = Awake(CLOCK_PROCESS_CPUTIME_ID);
   const timespec while_others_run = {.tv_sec = 3, .tv_nsec = 0};

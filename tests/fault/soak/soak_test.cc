@@ -427,8 +427,8 @@ class Soak : public ::testing::Test {
   }
   // Asks all processes to end, and expects that they know the last leader and report no problem.
   void Dismiss() {
-    const auto last = Election(client_, kElection).Campaign("-1 1 0", {.wait = absl::Seconds(30)});
-    EXPECT_TRUE(last.ok()) << last.status();
+    const auto last =
+        Must(Election(client_, kElection).Campaign("-1 1 0", {.wait = absl::Seconds(30)}));
     for (const auto& member : members_) member->pipe().WriteLine("-1 1 0");
     for (const auto& member : members_) {
       const auto status = member->WaitFor(absl::Seconds(30));
@@ -440,8 +440,9 @@ class Soak : public ::testing::Test {
     const Client client = Connect(server_->url());
     for (int object = 0; object < kObjects; ++object) {
       if (!IsSemaphore(object)) continue;
-      Semaphore semaphore(client, NameOf(object), kCapacity);
-      EXPECT_TRUE(semaphore.Acquire(kCapacity, {.wait = longest_lease_ + kSlack}).ok());
+      EXPECT_TRUE(Semaphore(client, NameOf(object), kCapacity)
+                      .Acquire(kCapacity, {.wait = longest_lease_ + kSlack})
+                      .ok());
     }
     std::vector<std::string> left;
     (void)Await(

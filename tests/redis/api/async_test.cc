@@ -64,7 +64,7 @@ TEST_F(Async, ThrowingCallbackAffectsNoOther) {
 
 using Work = std::function<void()>;
 
-class AsyncHooks : public ::testing::Test {
+class AsyncHooks : public Async {
  protected:
   void Start(std::function<void(Work)> post) {
     client_ = Connect(server_->url(), {.post = std::move(post)});
@@ -79,17 +79,9 @@ class AsyncHooks : public ::testing::Test {
     lock_->AcquireAsync({}, leases_.Callback());
     ASSERT_TRUE(Await([&] { return size_ == 1; }));
   }
-  bool AwaitFree() {
-    return Await([&] { return server_->Integer({"EXISTS", "lock"}) == 0; });
-  }
 
   std::vector<Work> loop_;
   std::atomic<size_t> size_{0};
-  const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
-  std::optional<Client> client_;
-  std::optional<SimpleLock> lock_;
-  Leases leases_;
-  Statuses statuses_;
 };
 
 TEST_F(AsyncHooks, DroppedCompletionReleasesItsLease) {
@@ -335,7 +327,7 @@ constexpr absl::Duration kSoon = absl::Seconds(2);
 
 TEST(AsyncMany, WaitersNeedNoThreadsAndKeepOrder) {
   const auto server = RedisServer::Start();
-  Client other = Connect(server->url());
+  Client other = Connect(server->url() + "?command_timeout=1m");
   std::vector<std::unique_ptr<SimpleLock>> theirs;
   std::vector<Lease> held;
   for (size_t i = 0; i < kLocks; ++i) {
@@ -344,7 +336,7 @@ TEST(AsyncMany, WaitersNeedNoThreadsAndKeepOrder) {
   }
   const int threads_before = support::ThreadCount();
 
-  Client client = Connect(server->url());
+  Client client = Connect(server->url() + "?command_timeout=1m");
   std::vector<std::unique_ptr<SimpleLock>> locks;
   for (size_t i = 0; i < kLocks; ++i) {
     locks.push_back(std::make_unique<SimpleLock>(client, absl::StrCat("lock", i)));
@@ -390,11 +382,10 @@ TEST(AsyncMany, WaitersNeedNoThreadsAndKeepOrder) {
 TEST(AsyncMany, WaitersWithoutRequestStartAtOnce) {
   const auto server = RedisServer::Start();
   Client other = Connect(server->url());
-  SimpleLock theirs(other, "lock");
-  const Lease held = *theirs.Acquire();
+  const Lease held = *SimpleLock(other, "lock").Acquire();
   Client client = Connect(server->url());
   SimpleLock lock(client, "lock");
-  support::Outcomes<absl::StatusOr<Lease>> leases;
+  Leases leases;
   lock.AcquireAsync({.lease = -absl::Seconds(1)}, [&](const absl::StatusOr<Lease>& refused) {
     EXPECT_FALSE(refused.ok());
     for (size_t i = 0; i < kWaiters; ++i) lock.AcquireAsync({}, leases.Callback());
@@ -416,8 +407,7 @@ TEST(AsyncMany, RequestsInFlightAreBounded) {
   const auto calls = [&] { return server->Calls({"evalsha"}); };
   const int64_t before = calls();
   proxy.Hold(Direction::kToClient);
-  support::Outcomes<absl::StatusOr<Permit>> permits;
-  support::Outcomes<absl::StatusOr<Permit>> marker;
+  Permits permits, marker;
   for (size_t i = 0; i < kRequests; ++i) semaphore.AcquireAsync(1, {}, permits.Callback());
   // It completes only after the driver has seen all of them once.
   semaphore.AcquireAsync(-1, {}, marker.Callback());
@@ -436,9 +426,7 @@ TEST(AsyncMany, PostponedRequestsTimeOut) {
   Semaphore semaphore(client, "permits", 1);
   ASSERT_TRUE(semaphore.Acquire().ok());
   std::stop_source stop;
-  support::Outcomes<absl::StatusOr<Permit>> permits;
-  support::Outcomes<absl::StatusOr<Permit>> late;
-  support::Outcomes<absl::StatusOr<Permit>> stopped;
+  Permits permits, late, stopped;
   server->Stop();
   for (int i = 0; i < 1000; ++i) semaphore.AcquireAsync(1, {}, permits.Callback());
   semaphore.AcquireAsync(1, {.wait = absl::Milliseconds(10)}, late.Callback());
@@ -509,11 +497,10 @@ TEST_F(AwaitableCalls, RunOneAfterTheOther) {
   const std::thread::id here = std::this_thread::get_id();
   const auto body = [&]() -> Task {
     for (int i = 0; i < 3; ++i) {
-      absl::StatusOr<Lease> lease = co_await lock_.AcquireAwaitable({.wait = absl::Seconds(5)});
-      EXPECT_TRUE(lease.ok()) << lease.status();
+      auto lease = Must(co_await lock_.AcquireAwaitable({.wait = absl::Seconds(5)}));
       EXPECT_EQ(std::this_thread::get_id(), here);
-      EXPECT_TRUE(lease->valid());
-      const absl::Status released = co_await lease->ReleaseAwaitable();
+      EXPECT_TRUE(lease.valid());
+      const absl::Status released = co_await lease.ReleaseAwaitable();
       EXPECT_EQ(released, absl::OkStatus());
       EXPECT_TRUE(IsFree());
     }
@@ -538,18 +525,14 @@ TEST_F(AwaitableCalls, WorkForEveryKind) {
       absl::StatusOr<Lease> two = co_await read_write.AcquireReadAwaitable(options);
       EXPECT_TRUE(one.ok() && two.ok()) << one.status() << two.status();
     }
-    absl::StatusOr<Lease> write = co_await read_write.AcquireWriteAwaitable();
-    EXPECT_TRUE(write.ok()) << write.status();
-    absl::StatusOr<Permit> permit = co_await semaphore.AcquireAwaitable(2);
-    EXPECT_TRUE(permit.ok()) << permit.status();
-    EXPECT_EQ(permit->count(), 2);
-    EXPECT_EQ(co_await permit->ReleaseAwaitable(), absl::OkStatus());
-    absl::StatusOr<Lease> both = co_await multi.AcquireAwaitable();
-    EXPECT_TRUE(both.ok()) << both.status();
-    absl::StatusOr<Leadership> leads = co_await election.CampaignAwaitable("value");
-    EXPECT_TRUE(leads.ok()) << leads.status();
+    auto write = Must(co_await read_write.AcquireWriteAwaitable());
+    auto permit = Must(co_await semaphore.AcquireAwaitable(2));
+    EXPECT_EQ(permit.count(), 2);
+    EXPECT_EQ(co_await permit.ReleaseAwaitable(), absl::OkStatus());
+    auto both = Must(co_await multi.AcquireAwaitable());
+    auto leads = Must(co_await election.CampaignAwaitable("value"));
     EXPECT_EQ((**election.Leader()).value, "value");
-    EXPECT_EQ(co_await leads->ReleaseAwaitable(), absl::OkStatus());
+    EXPECT_EQ(co_await leads.ReleaseAwaitable(), absl::OkStatus());
     const absl::Status open = co_await latch.WaitAwaitable();
     EXPECT_EQ(open, absl::OkStatus());
     done = true;
@@ -655,10 +638,9 @@ TEST_F(AwaitableCalls, LeaseForDestroyedCoroutineIsReleased) {
 TEST_F(AwaitableCalls, StartWhenAwaited) {
   { const auto unused = lock_.AcquireAwaitable(); }
   EXPECT_TRUE(IsFree());
-  auto lease = lock_.Acquire();
-  ASSERT_TRUE(lease.ok());
+  auto lease = Must(lock_.Acquire());
   {
-    const auto unused = lease->ReleaseAwaitable();
+    const auto unused = lease.ReleaseAwaitable();
     EXPECT_FALSE(IsFree());
   }
   EXPECT_TRUE(Await([&] { return IsFree(); }));  // the lease was released

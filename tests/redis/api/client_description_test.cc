@@ -126,10 +126,9 @@ TEST_F(ClientDescription, MissingPermissionIsHarmless) {
   SimpleLock lock(*client, "job");
   const auto lease = Must(lock.Acquire());
   EXPECT_THAT(Keys(), IsEmpty());
-  const auto info = lock.Inspect();
-  ASSERT_TRUE(info.ok()) << info.status();
-  ASSERT_EQ(info->holders.size(), 1);
-  EXPECT_EQ(info->holders[0].process.pid, 0);
+  const auto info = Must(lock.Inspect());
+  ASSERT_EQ(info.holders.size(), 1);
+  EXPECT_EQ(info.holders[0].process.pid, 0);
 }
 
 TEST_F(ClientDescription, FullMemoryIsHarmless) {
@@ -148,9 +147,8 @@ TEST_F(ClientDescription, ForeignTextIsIgnored) {
     const std::string key = nonsense[1];
     server_->Command({"DEL", key});
     server_->Command(nonsense);
-    const auto info = lock.Inspect();
-    ASSERT_TRUE(info.ok()) << info.status();
-    EXPECT_EQ(info->holders.at(0).process.pid, 0);
+    const auto info = Must(lock.Inspect());
+    EXPECT_EQ(info.holders.at(0).process.pid, 0);
   }
 }
 
@@ -169,12 +167,10 @@ class DescriptionRefresh : public ClientDescription {
   }
   static std::shared_ptr<internal::LockHandle> NewSession(
       const std::shared_ptr<internal::ClientCore>& core) {
-    auto session = internal::LockHandle::Attach(core, "job", {},
-                                                {.scripts = lua::kSimpleScripts,
-                                                 .traits = {.kind = "simple"},
-                                                 .keys = internal::KeyNames("simple")});
-    EXPECT_TRUE(session.ok()) << session.status();
-    return *session;
+    return Must(internal::LockHandle::Attach(core, "job", {},
+                                             {.scripts = lua::kSimpleScripts,
+                                              .traits = {.kind = "simple"},
+                                              .keys = internal::KeyNames("simple")}));
   }
   static internal::AcquireCall CallOf(internal::Terms terms) {
     return {.terms = terms, .options = std::make_shared<LockOptions>()};

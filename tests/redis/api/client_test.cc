@@ -123,14 +123,13 @@ TEST_F(ClientTest, LastCopyClosesTheConnection) {
 TEST_F(ClientTest, ReleasesHoldThatWasLostAMomentAgo) {
   TcpProxy proxy({.port = server_->port()});
   {
-    SimpleLock lock(Connect(proxy.url()), "lock");
-    absl::StatusOr<Lease> lease = lock.Acquire({.lease = absl::Seconds(1)});
-    ASSERT_TRUE(lease.ok()) << lease.status();
-    ASSERT_TRUE(lease->Extend(absl::Seconds(1)).ok());  // the server knows the script from now on
+    auto lease =
+        Must(SimpleLock(Connect(proxy.url()), "lock").Acquire({.lease = absl::Seconds(1)}));
+    ASSERT_TRUE(lease.Extend(absl::Seconds(1)).ok());  // the server knows the script from now on
     proxy.Hold(Direction::kToClient);
-    const std::jthread extends([&] { EXPECT_TRUE(IsLeaseLost(lease->Extend(absl::Minutes(1)))); });
+    const std::jthread extends([&] { EXPECT_TRUE(IsLeaseLost(lease.Extend(absl::Minutes(1)))); });
     EXPECT_TRUE(Await([&] { return server_->Integer({"PTTL", "lock"}) > 2000; }));
-    EXPECT_TRUE(Fires(lease->lost()));
+    EXPECT_TRUE(Fires(lease.lost()));
     proxy.Heal();
   }
   EXPECT_EQ(server_->Integer({"EXISTS", "lock"}), 0);

@@ -49,8 +49,7 @@ class ClusterTour {
     ReentrantReadWriteLock read_write(client, tag + "read_write");
     EXPECT_TRUE(read_write.AcquireRead({.wait = kTourTimeout}).ok());
     EXPECT_TRUE(read_write.AcquireWrite({.wait = kTourTimeout}).ok());
-    Semaphore semaphore(client, tag + "semaphore", 2);
-    EXPECT_TRUE(semaphore.Acquire(2, {.wait = kTourTimeout}).ok());
+    EXPECT_TRUE(Semaphore(client, tag + "semaphore", 2).Acquire(2, {.wait = kTourTimeout}).ok());
     CountDownLatch latch(client, tag + "latch", 1);
     EXPECT_TRUE(latch.CountDown().ok());
     EXPECT_TRUE(latch.Wait({.wait = kTourTimeout}).ok());
@@ -390,8 +389,7 @@ REDLATCH_CHILD(MeasuredClient) {
   const int sockets = Sockets();
   const Client client = Connect(args.at(0));
   for (size_t i = 1; i < args.size(); ++i) {
-    SimpleLock lock(client, args[i]);
-    auto lease = Must(lock.Acquire({.wait = kCostTimeout}));
+    auto lease = Must(SimpleLock(client, args[i]).Acquire({.wait = kCostTimeout}));
     EXPECT_TRUE(lease.Release().ok());
   }
   // The connection that asks for the slot map is closed again.

@@ -11,25 +11,19 @@ using support::RawConnection;
 
 class ElectionTest : public ::testing::Test {
  protected:
-  Leadership Lead(const std::string& value) {
-    absl::StatusOr<Leadership> leads = election_.Campaign(value);
-    EXPECT_TRUE(leads.ok()) << leads.status();
-    return leads.ok() ? *std::move(leads) : Leadership();
-  }
+  Leadership Lead(const std::string& value) { return Must(election_.Campaign(value)); }
   static std::string Key(const std::string& suffix) {
     return support::AuxiliaryKey("name", "election." + suffix);
   }
   // Observes with a client of its own, whose last news is in `last_`.
   Observation Watch(const Client& client, const LockOptions& options = {}) {
-    absl::StatusOr<Observation> observation =
-        Election(client, "name", options).Observe([this](const Led& leader) {
-          const base::MutexLock lock(mu_);
-          last_ = leader ? leader->value : "none";
-          ++told_;
-        });
-    EXPECT_TRUE(observation.ok()) << observation.status();
+    auto observation = Must(Election(client, "name", options).Observe([this](const Led& leader) {
+      const base::MutexLock lock(mu_);
+      last_ = leader ? leader->value : "none";
+      ++told_;
+    }));
     EXPECT_TRUE(Await([&] { return told() > 0; }));
-    return observation.ok() ? *std::move(observation) : Observation();
+    return observation;
   }
   std::string last() {
     const base::MutexLock lock(mu_);
@@ -173,12 +167,10 @@ TEST_F(ElectionTest, CallbacksRunWherePostSays) {
                                 }});
   int calls = 0;
   std::string value;
-  absl::StatusOr<Observation> observation =
-      Election(client, "name").Observe([&](const Led& leader) {
-        ++calls;
-        value = leader ? leader->value : "none";
-      });
-  ASSERT_TRUE(observation.ok());
+  auto observation = Must(Election(client, "name").Observe([&](const Led& leader) {
+    ++calls;
+    value = leader ? leader->value : "none";
+  }));
   const auto count = [&] {
     const base::MutexLock lock(mu_);
     return posted.size();
@@ -196,7 +188,7 @@ TEST_F(ElectionTest, CallbacksRunWherePostSays) {
   EXPECT_EQ(count(), 1) << "several changes, one call";
   posted.front()();
   EXPECT_EQ(calls, 1);
-  *observation = Observation();
+  observation = Observation();
   EXPECT_TRUE(leads.Resign().ok());
   EXPECT_EQ(calls, 1);
 }

@@ -85,9 +85,8 @@ TEST_F(ForkedCalls, OfLocksAreRefused) {
   for (const auto& [name, its] : all) ExpectHoldRefused(name, its->Acquire());
   ExpectHoldRefused("read", read_write.AcquireRead());
   ExpectHoldRefused("redisson's read", its_read_write.AcquireRead());
-  auto lease = simple.Acquire();
-  ASSERT_TRUE(lease.ok());
-  ExpectRefused("StayTaken", [&] { return lease->StayTaken(absl::Seconds(1)); });
+  auto lease = Must(simple.Acquire());
+  ExpectRefused("StayTaken", [&] { return lease.StayTaken(absl::Seconds(1)); });
 }
 
 TEST_F(ForkedCalls, OfSemaphoresAreRefused) {
@@ -114,10 +113,9 @@ TEST_F(ForkedCalls, OfSemaphoresAreRefused) {
   refused("redisson::PermitExpirableSemaphore", expirable);
   ExpectRefused("redisson::Semaphore", [&] { return permits.Acquire(); });
   ExpectRefused("redisson::Semaphore", [&] { return permits.TryAcquire(); });
-  auto held = permits.Acquire();
-  ASSERT_TRUE(held.ok());
-  ExpectRefused("redisson::Semaphore's permit", [&] { return held->Release(); });
-  EXPECT_TRUE(held->Release().ok());
+  auto held = Must(permits.Acquire());
+  ExpectRefused("redisson::Semaphore's permit", [&] { return held.Release(); });
+  EXPECT_TRUE(held.Release().ok());
 }
 
 TEST_F(ForkedCalls, OfLatchesAreRefused) {
@@ -145,13 +143,12 @@ TEST_F(ForkedCalls, OfElectionsAreRefused) {
     });
   };
   refused();
-  auto leads = election.Campaign("a");
-  ASSERT_TRUE(leads.ok());
+  auto leads = Must(election.Campaign("a"));
   refused();
-  ExpectRefused("Proclaim", [&] { return leads->Proclaim("b"); });
-  ExpectRefused("Resign", [&] { return leads->Resign(); });
-  ExpectRefused("Extend", [&] { return leads->Extend(absl::Seconds(5)); });
-  EXPECT_TRUE(leads->Proclaim("c").ok());
+  ExpectRefused("Proclaim", [&] { return leads.Proclaim("b"); });
+  ExpectRefused("Resign", [&] { return leads.Resign(); });
+  ExpectRefused("Extend", [&] { return leads.Extend(absl::Seconds(5)); });
+  EXPECT_TRUE(leads.Proclaim("c").ok());
 }
 
 }  // namespace

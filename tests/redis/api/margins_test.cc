@@ -62,40 +62,37 @@ TEST_F(Margins, OnlyLocksOfOneNameStayTaken) {
   ExpectInvalid(together.Acquire(stays).status(), why);
   MultiLock apart({&reentrant, &read_write});
   ExpectInvalid(apart.Acquire(stays).status(), why);
-  absl::StatusOr<Lease> lease = apart.Acquire();
-  ASSERT_TRUE(lease.ok()) << lease.status();
-  ExpectInvalid(lease->StayTaken(absl::Seconds(1)), why);
+  auto lease = Must(apart.Acquire());
+  ExpectInvalid(lease.StayTaken(absl::Seconds(1)), why);
   EXPECT_EQ(Lease().StayTaken(absl::Seconds(1)).code(), absl::StatusCode::kFailedPrecondition);
 }
 
 TEST_F(Margins, HoldIsLostBeforeServerFreesIt) {
-  SimpleLock lock(client_, "lock", {.lease = absl::Seconds(6), .stop_margin = absl::Seconds(3)});
-  const absl::StatusOr<Lease> lease = lock.Acquire();
-  ASSERT_TRUE(lease.ok()) << lease.status();
-  EXPECT_LT(lease->remaining(), absl::Seconds(3));
+  const auto lease =
+      Must(SimpleLock(client_, "lock", {.lease = absl::Seconds(6), .stop_margin = absl::Seconds(3)})
+               .Acquire());
+  EXPECT_LT(lease.remaining(), absl::Seconds(3));
   EXPECT_GT(Pttl(), 3000);
   const base::Instant taken = base::Now();
   while (base::Now() < taken + absl::Seconds(4)) {
-    ASSERT_TRUE(lease->valid()) << "renewals have room";
+    ASSERT_TRUE(lease.valid()) << "renewals have room";
     Sleep(absl::Milliseconds(50));
   }
   server_->Stop();
-  EXPECT_TRUE(Await([&] { return lease->lost().stop_requested(); }));
+  EXPECT_TRUE(Await([&] { return lease.lost().stop_requested(); }));
   server_->Continue();
   EXPECT_GT(Pttl(), 500) << "what is left of the margin on a busy machine";
 }
 
 TEST_F(Margins, ServerWaitsForGraceAfterExpiry) {
-  SimpleLock lock(client_, "lock", {.lease = absl::Seconds(1), .grace = absl::Seconds(2)});
-  absl::StatusOr<Lease> lease = lock.Acquire({.lease = absl::Seconds(1)});
-  ASSERT_TRUE(lease.ok()) << lease.status();
-  EXPECT_LT(lease->remaining(), absl::Seconds(1));
+  auto lease =
+      Must(SimpleLock(client_, "lock", {.lease = absl::Seconds(1), .grace = absl::Seconds(2)})
+               .Acquire({.lease = absl::Seconds(1)}));
+  EXPECT_LT(lease.remaining(), absl::Seconds(1));
   EXPECT_GT(Pttl(), 2000);
-  SimpleLock next(other_, "lock");
-  const absl::StatusOr<Lease> after = next.Acquire({.wait = absl::Seconds(20)});
-  ASSERT_TRUE(after.ok()) << after.status();
-  EXPECT_FALSE(lease->valid());
-  EXPECT_GE(after->fencing_token().value() - lease->fencing_token().value(), 2'900'000U);
+  const auto after = Must(SimpleLock(other_, "lock").Acquire({.wait = absl::Seconds(20)}));
+  EXPECT_FALSE(lease.valid());
+  EXPECT_GE(after.fencing_token().value() - lease.fencing_token().value(), 2'900'000U);
 }
 
 TEST_F(Margins, ReleaseIsNotDelayedByGrace) {
@@ -114,21 +111,20 @@ TEST_F(Margins, HoldEndsAfterAtMost) {
                    .at_most = absl::Seconds(3),
                    .on_lost = [&](const LostLease& its) { lost.set_value(its); }});
   lock.lock();
-  SimpleLock next(other_, "lock");
-  ASSERT_TRUE(next.Acquire({.wait = absl::Seconds(20)}).ok());
+  ASSERT_TRUE(SimpleLock(other_, "lock").Acquire({.wait = absl::Seconds(20)}).ok());
   EXPECT_THAT(lost.get_future().get().reason, HasSubstr("LockOptions::at_most"));
   EXPECT_FALSE(lock.current().valid());
   lock.unlock();
 }
 
 TEST_F(Margins, ExtendIsRefusedBeyondAtMost) {
-  SimpleLock lock(client_, "lock", {.lease = absl::Seconds(5), .at_most = absl::Minutes(1)});
-  absl::StatusOr<Lease> lease = lock.Acquire({.lease = absl::Seconds(5)});
-  ASSERT_TRUE(lease.ok()) << lease.status();
-  ExpectInvalid(lease->Extend(absl::Minutes(1)), "would outlive LockOptions::at_most");
-  EXPECT_LT(lease->remaining(), absl::Seconds(5));
-  EXPECT_TRUE(lease->Extend(absl::Seconds(50)).ok());
-  EXPECT_GT(lease->remaining(), absl::Seconds(45));
+  auto lease =
+      Must(SimpleLock(client_, "lock", {.lease = absl::Seconds(5), .at_most = absl::Minutes(1)})
+               .Acquire({.lease = absl::Seconds(5)}));
+  ExpectInvalid(lease.Extend(absl::Minutes(1)), "would outlive LockOptions::at_most");
+  EXPECT_LT(lease.remaining(), absl::Seconds(5));
+  EXPECT_TRUE(lease.Extend(absl::Seconds(50)).ok());
+  EXPECT_GT(lease.remaining(), absl::Seconds(45));
 }
 
 // A lock of each kind that can stay taken.
@@ -152,21 +148,20 @@ INSTANTIATE_TEST_SUITE_P(OfEachKind, LockThatStaysTaken, ::testing::Range(0, 3))
 
 TEST_P(LockThatStaysTaken, StaysTakenAfterRelease) {
   constexpr absl::Duration kLeast = absl::Milliseconds(1500);
-  absl::StatusOr<Lease> lease = lock_->Acquire({.at_least = kLeast});
-  ASSERT_TRUE(lease.ok()) << lease.status();
+  auto lease = Must(lock_->Acquire({.at_least = kLeast}));
   EXPECT_GT(Pttl(), 20'000) << "the lease is longer";
   absl::StatusOr<Lease> after;
   std::thread waiter([&] { after = next_->Acquire({.wait = absl::Seconds(20)}); });
   EXPECT_TRUE(Await([&] { return lock_->Inspect()->waiting == 1; }));
-  EXPECT_TRUE(lease->Release().ok());
-  EXPECT_FALSE(lease->valid());
+  EXPECT_TRUE(lease.Release().ok());
+  EXPECT_FALSE(lease.valid());
   EXPECT_LE(Pttl(), 1501);
   EXPECT_TRUE(IsBusy(lock_->TryAcquire().status())) << "the same client and thread";
   waiter.join();
   ASSERT_TRUE(after.ok()) << after.status();
-  EXPECT_GE(Between(*lease, *after), kLeast);
+  EXPECT_GE(Between(lease, *after), kLeast);
   // The waiter's first heartbeat would have come after ten seconds.
-  EXPECT_LT(Between(*lease, *after), kLeast + absl::Seconds(5));
+  EXPECT_LT(Between(lease, *after), kLeast + absl::Seconds(5));
 }
 
 TEST_P(LockThatStaysTaken, ThreadOfTheSameClientWaits) {
@@ -177,36 +172,32 @@ TEST_P(LockThatStaysTaken, ThreadOfTheSameClientWaits) {
     EXPECT_TRUE(first->Release().ok());
     return first;
   }();
-  const absl::StatusOr<Lease> after = lock_->Acquire({.wait = absl::Seconds(20)});
-  ASSERT_TRUE(after.ok()) << after.status();
-  EXPECT_GE(Between(*lease, *after), kLeast);
+  const auto after = Must(lock_->Acquire({.wait = absl::Seconds(20)}));
+  EXPECT_GE(Between(*lease, after), kLeast);
 }
 
 TEST_P(LockThatStaysTaken, StaysTakenIfItsProcessIsKilled) {
   const auto short_lease = Make(client_, {.lease = absl::Milliseconds(300)});
-  const absl::StatusOr<Lease> lease = short_lease->Acquire({.at_least = absl::Minutes(1)});
-  ASSERT_TRUE(lease.ok()) << lease.status();
+  const auto lease = Must(short_lease->Acquire({.at_least = absl::Minutes(1)}));
   EXPECT_GT(Pttl(), 50'000) << "as it would stay without this process";
 }
 
 TEST_P(LockThatStaysTaken, StayTakenCountsFromTheToken) {
-  absl::StatusOr<Lease> lease = lock_->Acquire({.lease = absl::Seconds(3)});
-  ASSERT_TRUE(lease.ok()) << lease.status();
-  ASSERT_TRUE(lease->StayTaken(absl::Microseconds(1)).ok()) << "shorter than any lease";
-  ASSERT_TRUE(lease->StayTaken(absl::Minutes(1)).ok());
+  auto lease = Must(lock_->Acquire({.lease = absl::Seconds(3)}));
+  ASSERT_TRUE(lease.StayTaken(absl::Microseconds(1)).ok()) << "shorter than any lease";
+  ASSERT_TRUE(lease.StayTaken(absl::Minutes(1)).ok());
   EXPECT_GT(Pttl(), 50'000);
-  EXPECT_TRUE(lease->valid());
-  EXPECT_TRUE(lease->Release().ok());
+  EXPECT_TRUE(lease.valid());
+  EXPECT_TRUE(lease.Release().ok());
   EXPECT_GT(Pttl(), 50'000);
   EXPECT_LE(Pttl(), 60'001);
-  EXPECT_EQ(lease->StayTaken(absl::Minutes(1)).code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(lease.StayTaken(absl::Minutes(1)).code(), absl::StatusCode::kAborted);
 }
 
 TEST_P(LockThatStaysTaken, StaysTakenAfterAsynchronousRelease) {
-  absl::StatusOr<Lease> lease = AcquiredAsync(*lock_, {.at_least = absl::Minutes(1)});
-  ASSERT_TRUE(lease.ok()) << lease.status();
+  auto lease = Must(AcquiredAsync(*lock_, {.at_least = absl::Minutes(1)}));
   std::promise<absl::Status> released;
-  lease->ReleaseAsync([&](absl::Status status) { released.set_value(std::move(status)); });
+  lease.ReleaseAsync([&](absl::Status status) { released.set_value(std::move(status)); });
   EXPECT_TRUE(released.get_future().get().ok());
   EXPECT_GT(Pttl(), 50'000);
 }

@@ -48,8 +48,10 @@ TEST_F(RedLockTest, SeveralClientsFormOneQuorum) {
 }
 
 TEST_F(RedLockTest, RefusesLeaseLongerThanRestartDelay) {
-  RedLock lock(Connect("restart_delay=2200ms"), kName, {.lease = absl::Seconds(3)});
-  EXPECT_TRUE(absl::IsInvalidArgument(lock.TryAcquire().status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      RedLock(Connect("restart_delay=2200ms"), kName, {.lease = absl::Seconds(3)})
+          .TryAcquire()
+          .status()));
 }
 
 TEST_F(RedLockTest, QuorumClientRefusesOtherLocks) {
@@ -213,8 +215,7 @@ class QuorumMembers : public ::testing::Test {
 TEST_F(QuorumMembers, MayBeOfAnyServerGroup) {
   {
     // A member that was not connected yet is healed by the next renewal.
-    RedLock lock(one_, kName, {.lease = absl::Seconds(3)});
-    const auto lease = Must(lock.Acquire());
+    const auto lease = Must(RedLock(one_, kName, {.lease = absl::Seconds(3)}).Acquire());
     EXPECT_TRUE(
         Await([&] { return IsHeldAtTheCluster() && IsHeldAtTheServer() && IsHeldAtThePrimary(); }));
   }
@@ -351,8 +352,7 @@ TEST_F(MultiLockTest, TakesRedLockBesideOthers) {
 
 // A waiting call owns everything that it needs; the sanitizers find any use of the destroyed locks.
 TEST_F(MultiLockTest, MayBeDestroyedWithItsLocksDuringCall) {
-  ReentrantLock holder(Connect(server_->url()), "b");
-  const auto held = holder.Acquire();
+  const auto held = ReentrantLock(Connect(server_->url()), "b").Acquire();
   const std::string queue = support::AuxiliaryKey("b", "reentrant.queue");
   for (int way = 0; way < 6; ++way) {
     ReentrantReadWriteLock prices(other_, "prices");

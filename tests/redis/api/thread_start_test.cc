@@ -87,11 +87,10 @@ TEST_F(ThreadStart, FailureReachesEveryCallback) {
 }
 
 TEST_F(ThreadStart, FailureMakesReleaseSynchronous) {
-  auto lease = simple_.Acquire();
-  ASSERT_TRUE(lease.ok());
+  auto lease = Must(simple_.Acquire());
   support::Outcomes<absl::Status> released;
   no_threads = true;
-  lease->ReleaseAsync(released.Callback());
+  lease.ReleaseAsync(released.Callback());
   ASSERT_EQ(released.size(), 1);
   EXPECT_TRUE(released.Take().ok());
   EXPECT_TRUE(simple_.TryAcquire().ok());

@@ -30,8 +30,7 @@ TEST_F(Unlock, DoesNotWaitForHungServer) {
   reentrant.lock();
   read_write.lock_shared();
   semaphore.acquire();
-  absl::StatusOr<Permit> permit = semaphore.Acquire();
-  ASSERT_TRUE(permit.ok()) << permit.status();
+  auto permit = Must(semaphore.Acquire());
   SimpleLock other(client_, "other");
   std::optional<Lease> lease = *other.Acquire();
   server_->Stop();
@@ -40,7 +39,7 @@ TEST_F(Unlock, DoesNotWaitForHungServer) {
     reentrant.unlock();
     read_write.unlock_shared();
     semaphore.release();
-    *permit = Permit();
+    permit = Permit();
     lease.reset();
   });
   server_->Continue();
@@ -215,16 +214,16 @@ class CachedLockRefusals : public ::testing::Test {
 TEST_F(CachedLockRefusals, CacheForIsAtMostTheLease) {
   const LockOptions options{.lease = absl::Seconds(3), .cache_for = absl::Seconds(4)};
   ExpectRefused<SimpleLock>(options, "LockOptions::cache_for is 4s, longer than the lease of 3s");
-  ReentrantReadWriteLock lock(client_, "lock", options);
-  EXPECT_EQ(lock.AcquireRead().status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ReentrantReadWriteLock(client_, "lock", options).AcquireRead().status().code(),
+            absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(server_->LockKeys().empty());
 }
 
 TEST_F(CachedLockRefusals, NegativeDurationsAreRefused) {
   ExpectRefused<SimpleLock>({.cache_for = absl::Seconds(-1)}, "must not be negative");
   ExpectRefused<SimpleLock>({.turn = absl::Seconds(-1)}, "must not be negative");
-  Semaphore semaphore(client_, "permits", 1, {.turn = absl::Seconds(-1)});
-  EXPECT_EQ(semaphore.Acquire().status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Semaphore(client_, "permits", 1, {.turn = absl::Seconds(-1)}).Acquire().status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(CachedLockRefusals, MultiLockOfCachedLocksIsNotCached) {

@@ -42,8 +42,8 @@ TEST_F(WantedLock, IsNotCachedOrHeldLonger) {
 }
 
 TEST_F(WantedLock, RenewalReservesNoTokens) {
-  SimpleLock told(client_, "told", {.lease = absl::Seconds(2), .tell_if_wanted = true});
-  const Lease lease = Must(told.Acquire());
+  const Lease lease = Must(
+      SimpleLock(client_, "told", {.lease = absl::Seconds(2), .tell_if_wanted = true}).Acquire());
   const std::string fence = server_->Text({"GET", "redlatch:2:{told}:fence"});
   EXPECT_EQ(fence, absl::StrCat(lease.fencing_token().value()));
   const int64_t before = Commands();
@@ -54,8 +54,8 @@ TEST_F(WantedLock, RenewalReservesNoTokens) {
 
 // The waiter is in the queue, and its message did not come.
 TEST_F(WantedLock, RenewalTellsHolderIfMessageWasLost) {
-  SimpleLock told(client_, "told", {.lease = absl::Seconds(2), .tell_if_wanted = true});
-  const Lease lease = Must(told.Acquire());
+  const Lease lease = Must(
+      SimpleLock(client_, "told", {.lease = absl::Seconds(2), .tell_if_wanted = true}).Acquire());
   const std::stop_token wanted = lease.wanted();
   server_->Command({"ZADD", "redlatch:2:{told}:simple.queue", "1", "foreign"});
   EXPECT_TRUE(Fires(wanted));
@@ -139,8 +139,7 @@ TEST_F(WantedLock, MultiLockByOneScriptIsRefused) {
 }
 
 TEST_F(WantedLock, ForkedChildIsNotTold) {
-  SimpleLock told(client_, "lock", kTold);
-  const Lease lease = Must(told.Acquire());
+  const Lease lease = Must(SimpleLock(client_, "lock", kTold).Acquire());
   const pid_t child = fork();
   if (child == 0) _exit(lease.wanted().stop_possible() ? 1 : 0);
   int status = -1;

@@ -231,7 +231,7 @@ TEST_F(RedlatchLsTest, DoesNotStartAPrivateServer) {
 
 TEST_F(RedlatchLsTest, ListsTheLocksOfARunningPrivateServer) {
   const redis::EmbeddedHome home;
-  const std::string url = "embedded:" + home.directory();
+  const std::string url = "embedded:" + home.directory() + "?connect_timeout=60s";
   const auto run =
       StartRedlatch({"run", "--server", url, "job", "--", "sh", "-c", "echo held; read line"});
   ASSERT_EQ(run->pipe().ReadLine(), "held");

@@ -38,8 +38,7 @@ class RedlatchRunLossTest : public RedlatchRunTest {
   // Expects that no process of the run is alive when the next client gets the lock.
   void ExpectNoOverlap(const Run& run) const {
     Client client = Connect(server_->url());
-    SimpleLock lock(client, "job");
-    const auto lease = Must(lock.Acquire({.wait = absl::Seconds(60)}));
+    const auto lease = Must(SimpleLock(client, "job").Acquire({.wait = absl::Seconds(60)}));
     EXPECT_TRUE(run.one.Within(absl::ZeroDuration()));
     EXPECT_TRUE(run.two.Within(absl::ZeroDuration()));
   }
@@ -83,8 +82,7 @@ TEST_F(RedlatchRunLossTest, CommandEndsWhenItsTerminalHangsUp) {
   run->pipe().Close();
   EXPECT_TRUE(command.Within(absl::Seconds(10)));
   const Client client = Connect(server_->url());
-  SimpleLock lock(client, "job");
-  EXPECT_TRUE(lock.Acquire({.wait = absl::Seconds(10)}).ok());
+  EXPECT_TRUE(SimpleLock(client, "job").Acquire({.wait = absl::Seconds(10)}).ok());
 }
 
 TEST_F(RedlatchRunLossTest, ReportsALockThatTheServerHasForgotten) {
@@ -213,8 +211,7 @@ class RedlatchElectLossTest : public RedlatchRunLossTest {
   // Expects that the leader's command has ended when the next candidate leads.
   void ExpectNoOverlap(const EndOf& command, uint64_t epoch) const {
     const Client client = Connect(server_->url());
-    Election election(client, "job");
-    const auto leads = Must(election.Campaign("", {.wait = absl::Seconds(60)}));
+    const auto leads = Must(Election(client, "job").Campaign("", {.wait = absl::Seconds(60)}));
     EXPECT_TRUE(command.Within(absl::ZeroDuration()));
     EXPECT_GT(leads.epoch().value(), epoch);
   }

@@ -23,11 +23,10 @@ TEST(PlainConnectionTest, RepliesComeInOrderOfCommands) {
   auto connection = Open(server->url() + "/3");
   ASSERT_TRUE(connection.ok()) << connection.status();
   const std::vector<Command> commands = {{"SET", "key", "value"}, {"GET", "key"}, {"NONSENSE"}};
-  const auto replies = connection->CallAll(commands, In(kAmpleTime));
-  ASSERT_TRUE(replies.ok()) << replies.status();
-  ASSERT_EQ(replies->size(), 3);
-  EXPECT_EQ((*replies)[1].text, "value");
-  EXPECT_TRUE((*replies)[2].is_error());
+  const auto replies = Must(connection->CallAll(commands, In(kAmpleTime)));
+  ASSERT_EQ(replies.size(), 3);
+  EXPECT_EQ(replies[1].text, "value");
+  EXPECT_TRUE(replies[2].is_error());
   EXPECT_EQ(Text(connection->Call({"GET", "key"}, In(kAmpleTime))), "\"value\"");
 }
 
@@ -48,17 +47,15 @@ class TwoMessagesTest : public ::testing::Test {
 
 TEST_F(TwoMessagesTest, ReceivesMessagesAfterReply) {
   for (const char* message : {"first", "second"}) {
-    const auto received = listener->Receive(In(kAmpleTime));
-    ASSERT_TRUE(received.ok()) << received.status();
-    EXPECT_EQ(received->elements.at(2).text, message);
+    const auto received = Must(listener->Receive(In(kAmpleTime)));
+    EXPECT_EQ(received.elements.at(2).text, message);
   }
 }
 
 TEST_F(TwoMessagesTest, SendsCommandWithUnreadMessage) {
   EXPECT_TRUE(listener->Receive(In(kAmpleTime)).ok());  // both came with it
-  const auto next = listener->Call({"UNSUBSCRIBE", "c"}, In(kAmpleTime));
-  ASSERT_TRUE(next.ok()) << next.status();
-  EXPECT_EQ(next->elements.at(2).text, "second");
+  const auto next = Must(listener->Call({"UNSUBSCRIBE", "c"}, In(kAmpleTime)));
+  EXPECT_EQ(next.elements.at(2).text, "second");
   EXPECT_TRUE(Await([&] {
     const auto receivers = speaker->Call({"PUBLISH", "c", "third"}, In(kAmpleTime));
     return receivers.ok() && receivers->integer == 0;

@@ -273,9 +273,8 @@ TEST_F(FullBacklogTest, UnixSocketIsAwaited) {
 // Connect() does not report a connection that is not made yet.
 TEST_F(ConnectorTest, ConnectingSocketIsNotConnected) {
   proxy_.SetArrival(Arrival::kHang);
-  const auto targets = MakeEndpoint(UrlOf(proxy_.url()))(In(kAmpleTime));
-  ASSERT_TRUE(targets.ok());
-  const auto transport = *OpenTransport(targets->front());
+  const auto targets = Must(MakeEndpoint(UrlOf(proxy_.url()))(In(kAmpleTime)));
+  const auto transport = *OpenTransport(targets.front());
   for (int i = 0; i < 3; ++i) EXPECT_EQ(transport->Connect().kind, IoResult::Kind::kWantWrite);
   proxy_.Heal();
   EXPECT_TRUE(Await([&] { return transport->Connect().kind == IoResult::Kind::kDone; }));
