@@ -158,7 +158,8 @@ TEST_F(RedissonLocks, ManyAsynchronousWaitersListenSoon) {
     theirs.back()->lock();
     mine.push_back(std::make_unique<redisson::Lock>(client, absl::StrCat(i)));
   }
-  proxy.Delay(Direction::kToServer, absl::Milliseconds(20));
+  constexpr absl::Duration kDelay = absl::Milliseconds(100);
+  proxy.Delay(Direction::kToServer, kDelay);
   std::atomic<size_t> acquired = 0;
   for (const auto& lock : mine) {
     lock->AcquireAsync({}, [&](const absl::StatusOr<Lease>& lease) {
@@ -170,7 +171,8 @@ TEST_F(RedissonLocks, ManyAsynchronousWaitersListenSoon) {
     return server_->Command({"PUBSUB", "CHANNELS", "redisson_*"}).elements.size();
   };
   EXPECT_LT(TimeOf([&] { EXPECT_TRUE(Await([&] { return channels() == kLocks; })); }),
-            absl::Seconds(1));
+            kLocks * kDelay / 2)
+      << "one after the other would take twice as long";
   for (const auto& lock : theirs) lock->unlock();
   EXPECT_TRUE(Await([&] { return acquired == kLocks; }));
 }
