@@ -93,6 +93,10 @@ Operation MakeOperation(Random& random, const Plan& plan, const Habits& habits) 
   operation.permits = random.Between(1, object.capacity);
   if (random.OneIn(3)) operation.wait_ms = OneOf(random, {0, 1, 20, 500, 5000});
   if (random.OneIn(5)) operation.lease_ms = OneOf(random, {100, 500, 4000});
+  // A lease that ends before its caller hears of it costs the caller its place in the queue.
+  if (plan.latest_us == 50'000 && operation.lease_ms > 0) {
+    operation.lease_ms = std::max<int64_t>(operation.lease_ms, 500);
+  }
   if (operation.lease_ms > 0 && random.OneIn(3)) operation.extend_ms = OneOf(random, {200, 2000});
   if (random.OneIn(8)) operation.stop_ms = random.Between(0, habits.patient ? 2000 : 300);
   operation.whole_lease = random.OneIn(4);
@@ -153,6 +157,7 @@ enum class Faults : uint8_t {
   kAlike,        // all are of one kind
   kLoseNothing,  // see LosesNothing()
   kPass,         // clients and servers continue afterwards, with all their data
+  kEndings,      // clients end, each when nothing else is wrong
 };
 
 FaultKind AnyFault(Random& random, const Plan& plan, Faults which) {
@@ -161,19 +166,22 @@ FaultKind AnyFault(Random& random, const Plan& plan, Faults which) {
       FaultKind::kDelay,  FaultKind::kSwallow,  FaultKind::kPause, FaultKind::kStopServer};
   if (which == Faults::kAlike && !plan.faults.empty()) return plan.faults[0].kind;
   if (which == Faults::kPass) return kPassing[random.Below(std::size(kPassing))];
+  if (which == Faults::kEndings) return FaultKind::kCrash;
   if (which == Faults::kLoseNothing) {
     return random.OneIn(3) ? FaultKind::kFlushScripts : FaultKind::kKillPubSub;
   }
   return static_cast<FaultKind>(random.Below(static_cast<uint64_t>(FaultKind::kCount)));
 }
 
-// Faults come at any time until `span_ms`.
+// Faults come at any time until `span_ms`, or one long after the other.
 void AddFaults(Random& random, Plan& plan, const PlanLimits& limits, Faults which,
                int64_t span_ms) {
   const bool few = which == Faults::kAny || which == Faults::kAlike;
-  const uint64_t count = few ? 1 + random.Below(random.OneIn(3) ? 12 : 4) : 12;
+  const bool apart = which == Faults::kEndings;
+  const uint64_t count = few ? 1 + random.Below(random.OneIn(3) ? 12 : 4) : apart ? 5 : 12;
   for (int tries = 0; plan.faults.size() < count && tries < 1000; ++tries) {
-    const Fault fault{.at_ms = random.Between(0, span_ms),
+    const auto nth = static_cast<int64_t>(plan.faults.size());
+    const Fault fault{.at_ms = apart ? 500 + nth * 6500 : random.Between(0, span_ms),
                       .kind = AnyFault(random, plan, which),
                       .client = static_cast<int>(random.Below(plan.clients.size())),
                       .server = static_cast<int>(random.Below(static_cast<uint64_t>(plan.servers))),
@@ -540,16 +548,23 @@ Plan MakeOwnPlan(Random& random, const PlanLimits& limits) {
   if (random.OneIn(8) && possible) which = Faults::kLoseNothing;
   plan.brief = random.OneIn(8) && unprotected && all_faults;
   if (plan.brief) which = Faults::kPass;
+  // Nothing then excuses that what a client gives back at its end stays taken.
+  const bool endings = random.OneIn(8) && unprotected && all_faults && !plan.brief;
+  if (endings) which = Faults::kEndings;
   // Longer leases have later heartbeats, which do not replace a lost message too soon.
-  if (plan.brief || (which == Faults::kLoseNothing && unprotected)) {
+  if (plan.brief || ((which == Faults::kLoseNothing || endings) && unprotected)) {
     for (SharedObject& each : plan.objects) {
       each.lease_ms = 30'000;
       if (each.at_most_ms > 0) each.at_most_ms = std::max(each.at_most_ms, each.lease_ms);
+      if (endings) each.stop_margin_ms = each.grace_ms = 0;
+      if (endings && each.keep_ms > 0) each.keep_ms = 5000;
     }
   }
+  if (endings) plan.late_one_in = plan.latest_us = 0;
   const bool soon = which == Faults::kLoseNothing || which == Faults::kPass;
-  const int64_t span_ms =
-      soon ? OneOf(faults, {100, 2000}) : OneOf(faults, {500, 3000, 15'000, 30'000});
+  const int64_t span_ms = endings ? 30'000
+                          : soon  ? OneOf(faults, {100, 2000})
+                                  : OneOf(faults, {500, 3000, 15'000, 30'000});
   AddClients(clients, plan, {.native = random.OneIn(2), .patient = random.OneIn(4)},
              calm ? 500 : span_ms);
   if (plan.restart_delay_ms > 0 && !plan.administers && all_faults && random.OneIn(4)) {

@@ -505,7 +505,9 @@ void World::Excuse(const Fault& fault) {
                       fault.kind != FaultKind::kSuspend;
   for (size_t i = 0; i < actors_.size(); ++i) {
     if (!Concerns(fault, i)) continue;
-    actors_[i]->Disturb(end + (breaks ? 5 : 1) * kSecond);
+    // An address that nobody has any more does not even refuse.
+    const bool silent = fault.kind == FaultKind::kNewAddress;
+    actors_[i]->Disturb(end + (silent ? 35 : breaks ? 5 : 1) * kSecond);
     // It may have missed a message, or its place in the queue may be lost.
     oracle_.Excuse(actors_[i]->process(), end + kHeartbeat + 5 * kSecond);
   }

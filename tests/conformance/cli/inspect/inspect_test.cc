@@ -704,7 +704,8 @@ TEST_F(RedlatchCachedTest, CachedGrantsAreShownAsKept) {
 }
 
 TEST_F(RedlatchCachedTest, ShowsTheAgeAfterARenewalReservedTokens) {
-  { ASSERT_TRUE(SimpleLock(client_, "job", {.cache_for = absl::Seconds(20)}).Acquire().ok()); }
+  SimpleLock lock(client_, "job", kCached);
+  { ASSERT_TRUE(lock.Acquire().ok()); }
   ASSERT_TRUE(support::Await(
       [&] {
         return server_->Text({"GET", "redlatch:2:{job}:fence"}).find(' ') != std::string::npos;
