@@ -28,10 +28,12 @@ constexpr int64_t kNever = INT64_MAX;
 struct Clock {
   double speed = 1;    // 1.01: one per cent fast
   int64_t offset = 0;  // ns; a step changes it
+  int64_t tick = 1;    // ns; it stands still in between
 
   int64_t At(int64_t kernel_time) const {
-    return offset + kernel_time +
-           static_cast<int64_t>(static_cast<double>(kernel_time) * (speed - 1));
+    const int64_t time = offset + kernel_time +
+                         static_cast<int64_t>(static_cast<double>(kernel_time) * (speed - 1));
+    return time - time % tick;
   }
 };
 

@@ -126,6 +126,8 @@ class Keyspace {
       if (entry.expires_ms >= now_ms_) use(key, entry.expires_ms, *entry.value);
     }
   }
+  // Nothing if there is no such key.
+  std::optional<int64_t> ExpiryOf(std::string_view key) const;
   // The keys that are not expired, sorted.
   std::vector<std::string> Keys() const;
   size_t size() const { return dbs_.empty() ? 0 : Current().size(); }

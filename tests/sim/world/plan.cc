@@ -402,7 +402,8 @@ void SetTiming(Random& random, Plan& plan) {
     plan.late_one_in = static_cast<uint64_t>(OneOf(random, {5, 50}));
     plan.latest_us = OneOf(random, {2000, 50'000, 1'500'000});
   }
-  if (random.OneIn(3)) plan.server_clock_speed = random.OneIn(2) ? 1.005 : 0.995;
+  if (random.OneIn(3)) plan.server_clock.speed = random.OneIn(2) ? 1.005 : 0.995;
+  if (random.OneIn(4)) plan.server_clock.tick = OneOf(random, {10 * kMicro, kMilli});
 }
 
 }  // namespace
@@ -651,7 +652,7 @@ void Apply(Plan& plan, absl::string_view edit, std::vector<size_t>& gone_faults)
     case 'b':
       return LetOneThreadAcquire(plan, edit[0] == 'a');
     case 'k':
-      plan.server_clock_speed = 1;
+      plan.server_clock = {};
       for (ClientPlan& client : plan.clients) client.clock_speed = 1;
       return;
     default:
@@ -736,7 +737,8 @@ std::string Describe(const Plan& plan) {
       plan.restart_delay_ms, " ms, one system call in ", plan.preempt_one_in,
       " lets another thread run, or takes up to ", plan.longest_stall_us, " us, one segment in ",
       plan.late_one_in, " is up to ", plan.latest_us, " us late, one in ", plan.split_one_in,
-      " is split, server clock x", plan.server_clock_speed, plan.prefixed ? ", key prefix" : "",
+      " is split, server clock x", plan.server_clock.speed, " in steps of ",
+      plan.server_clock.tick / 1000, " us", plan.prefixed ? ", key prefix" : "",
       plan.administers ? ", administered" : "", plan.brief ? ", brief" : "",
       plan.one_by_one ? ", one by one" : "", plan.fsync ? ", append-only file" : "",
       plan.hour ? ", an hour of waiters that die" : "", "\n");

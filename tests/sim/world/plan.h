@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/sim/os/kernel.h"
 #include "tests/sim/random.h"
 
 namespace redlatch::sim {
@@ -159,7 +160,7 @@ struct Plan {
   uint64_t late_one_in = 0;
   int64_t latest_us = 0;
   uint64_t split_one_in = 0;  // segments; parts of them are joined with earlier ones
-  double server_clock_speed = 1;
+  Clock server_clock;
   bool strict = false;  // also judged by what no lock over Redis can promise
   // The run ends before the leases do: everything that clients could not release during the faults
   // must be released by then.

@@ -166,7 +166,7 @@ ReplicatedGroup::ReplicatedGroup(const Surroundings& world, size_t shards, size_
     options.cluster = cluster;
     // The clocks are equal: tokens grow across a failover only if the new primary's clock is not
     // behind.
-    AddHost(std::move(options), {.speed = world.plan.server_clock_speed});
+    AddHost(std::move(options), world.plan.server_clock);
     host(i).Prepare(PrepareServer);
     host(i).OnExecuted([this, i] { replication_.Written(i); });
     nodes_[i].seen = nodes_[i].replica_seen = now();

@@ -148,7 +148,9 @@ class SeparateServers final : public ServerGroup {
  public:
   explicit SeparateServers(const Surroundings& world) : ServerGroup(world) {
     for (int i = 0; i < world.plan.servers; ++i) {
-      AddHost({}, {.speed = world.plan.server_clock_speed, .offset = i * 3 * kMilli});
+      Clock clock = world.plan.server_clock;
+      clock.offset = i * 3 * kMilli;
+      AddHost({}, clock);
     }
   }
   std::string OtherUrl() const override {

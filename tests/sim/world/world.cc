@@ -6,6 +6,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "src/lock/key_set.h"
+#include "src/lock/kinds.h"
 #include "src/lock/state/lock_state.h"
 #include "tests/sim/trace.h"
 
@@ -21,6 +23,10 @@ constexpr int64_t kSlowest = 10 * kSecond;
 constexpr int64_t kPlaceOfDead = 3 * kHeartbeat;
 // A fence and a semaphore's capacity last for a day. What describes a server lasts for longer.
 constexpr int64_t kLongestLeft = 26 * 3600 * kSecond;
+namespace kinds = internal::kinds;
+constexpr std::string_view kCompanions[] = {kinds::kHoldsSuffix, kinds::kWriteHoldsSuffix,
+                                            kinds::kCountedSuffix, kinds::kLeaderSuffix};
+constexpr int64_t kShortestFence = 24 * 3600 * kSecond - 1000 * kSecond;
 
 // A release that the server does not permit is not repeated.
 bool Denies(const Fault& fault) {
@@ -294,15 +300,17 @@ void World::CheckKeys(bool all_gone) {
     std::string first;  // of the keys that break the promise, so that equal runs report the same
     int64_t its_expiry = 0;
     keys.ForEach([&](const std::string& key, int64_t expiry, const Value&) {
-      const bool lasts = expiry == kNoExpiry || (expiry - now_ms) * kMilli > least;
-      if (!all_gone && !lasts) return;
+      const int64_t left = expiry == kNoExpiry ? kNever : (expiry - now_ms) * kMilli;
+      // The fence of a lock in use is prolonged.
+      const bool fades = absl::EndsWith(key, ":fence") && left < kShortestFence - clock_steps_;
+      if (!all_gone && !fades && left <= least) return;
       const int64_t longest = LongestTtl(key);
-      const bool broken =
-          !LastsForEver(key) && ((all_gone && longest <= kLongestLeft) || expiry == kNoExpiry ||
-                                 (expiry - now_ms) * kMilli > longest);
+      const bool broken = !LastsForEver(key) && ((all_gone && longest <= kLongestLeft) ||
+                                                 (fades && !all_gone) || left > longest);
       if (broken && (first.empty() || key < first)) first = key, its_expiry = expiry;
     });
     if (plan_.hour && !all_gone) CheckSize(*host);
+    if (!UsesRedisson(plan_)) CheckCompanions(keys);
     if (first.empty()) continue;
     if (all_gone && LongestTtl(first) <= kLongestLeft) {
       return oracle_.Violated(absl::StrCat("P6: the key ", first, " is left behind"));
@@ -311,6 +319,23 @@ void World::CheckKeys(bool all_gone) {
         "P6: the key ", first,
         its_expiry == kNoExpiry ? " has no expiry"
                                 : absl::StrCat(" lasts for ", its_expiry - now_ms, " ms more")));
+  }
+}
+
+// What belongs to a lock's key lasts as long as that.
+void World::CheckCompanions(const Keyspace& keys) {
+  for (const SharedObject& each : plan_.objects) {
+    for (const std::string& name : each.Names()) {
+      const std::string main = absl::StrCat(plan_.prefixed ? kKeyPrefix : "", name);
+      const std::optional<int64_t> expiry = keys.ExpiryOf(main);
+      if (!expiry.has_value()) continue;
+      for (const std::string_view suffix : kCompanions) {
+        const std::optional<int64_t> its = keys.ExpiryOf(internal::AuxiliaryKey(main, suffix));
+        if (its.value_or(kNoExpiry) >= *expiry) continue;
+        oracle_.Violated(absl::StrCat("P6: the ", std::string(suffix), " of ", name, " ends ",
+                                      *expiry - *its, " ms before it"));
+      }
+    }
   }
 }
 

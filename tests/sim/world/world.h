@@ -65,6 +65,7 @@ class World {
   void CheckChangedKeys();
   int64_t LongestTtl(const std::string& key) const;
   void CheckKeys(bool all_gone);
+  void CheckCompanions(const Keyspace& keys);
   void CheckSize(Host& host);
   void CheckNothingHeld();
   std::string KeyOf(const SharedObject& object) const;
