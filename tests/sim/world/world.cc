@@ -26,7 +26,7 @@ constexpr int64_t kLongestLeft = 26 * 3600 * kSecond;
 namespace kinds = internal::kinds;
 constexpr std::string_view kCompanions[] = {kinds::kHoldsSuffix, kinds::kWriteHoldsSuffix,
                                             kinds::kCountedSuffix, kinds::kLeaderSuffix};
-constexpr int64_t kShortestFence = 24 * 3600 * kSecond - 1000 * kSecond;
+constexpr int64_t kDay = 24 * 3600 * kSecond;
 
 // A release that the server does not permit is not repeated.
 bool Denies(const Fault& fault) {
@@ -301,10 +301,12 @@ void World::CheckKeys(bool all_gone) {
     int64_t its_expiry = 0;
     keys.ForEach([&](const std::string& key, int64_t expiry, const Value&) {
       const int64_t left = expiry == kNoExpiry ? kNever : (expiry - now_ms) * kMilli;
-      // The fence of a lock in use is prolonged.
-      const bool fades = absl::EndsWith(key, ":fence") && left < kShortestFence - clock_steps_;
-      if (!all_gone && !fades && left <= least) return;
+      const bool brief = absl::StartsWith(key, "redlatch:2") && !absl::EndsWith(key, ":fence") &&
+                         !absl::StrContains(key, "reign");
+      if (!all_gone && brief && left <= least) return;
       const int64_t longest = LongestTtl(key);
+      // What lasts for a day is prolonged while it is used.
+      const bool fades = longest > kDay && left < longest - 2 * clock_steps_ - kDay / 48;
       const bool broken = !LastsForEver(key) && ((all_gone && longest <= kLongestLeft) ||
                                                  (fades && !all_gone) || left > longest);
       if (broken && (first.empty() || key < first)) first = key, its_expiry = expiry;
