@@ -878,10 +878,39 @@ void Actor::DoStd(Objects& objects, const Operation& operation, uint64_t owner) 
   Work(
       operation, [&] { return hold.valid(); }, hold.lost());
   if (nested) lock.unlock();
+  const bool writes = object.kind == Kind::kReadWrite && !operation.shared;
+  if (writes && operation.nested && ReadOn(lock, operation, owner, ids)) return;
   for (const uint64_t id : ids) oracle_.Leaving(id);
   const int64_t leaves = kernel_.now();
   read_write != nullptr ? read_write->unlock_shared() : lock.unlock();
   JudgeLeaving(operation, leaves, 1);
+}
+
+// A thread that writes reads, leaves its write, and reads on. False if it does not get to read.
+bool Actor::ReadOn(RedisLockBase& lock, const Operation& writes, uint64_t owner,
+                   const std::vector<uint64_t>& ids) {
+  auto& read_write = static_cast<ReadWriteLockBase&>(lock);
+  Operation reads = writes;
+  reads.shared = true;
+  Asking asking(kernel_, oracle_, RequestOf(reads, owner));
+  try {
+    if (!read_write.try_lock_shared()) return false;
+  } catch (const std::system_error&) {
+    return false;
+  }
+  const redlatch::Hold hold = read_write.current_read();
+  const auto read_ids = asking.Granted(HeldBy(reads, hold), &hold);
+  for (const uint64_t id : ids) oracle_.Leaving(id);
+  int64_t leaves = kernel_.now();
+  lock.unlock();
+  JudgeLeaving(writes, leaves, 1);
+  Work(
+      reads, [&] { return hold.valid(); }, hold.lost());
+  for (const uint64_t id : read_ids) oracle_.Leaving(id);
+  leaves = kernel_.now();
+  read_write.unlock_shared();
+  JudgeLeaving(reads, leaves, 1);
+  return true;
 }
 
 void Actor::DoLease(Objects& objects, const Operation& operation, uint64_t owner) {

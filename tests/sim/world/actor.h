@@ -84,6 +84,8 @@ class Actor {
   void Observe(Objects& objects, const Operation& operation);
   absl::Status ProbeElection(Election& election, const SharedObject& object,
                              const AcquireOptions& options);
+  bool ReadOn(RedisLockBase& lock, const Operation& writes, uint64_t owner,
+              const std::vector<uint64_t>& ids);
   void DoLease(Objects& objects, const Operation& operation, uint64_t owner);
   void DoPermit(Objects& objects, const Operation& operation, uint64_t owner);
   void DoStdPermit(Objects& objects, Operation operation, uint64_t owner);

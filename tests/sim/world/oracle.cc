@@ -161,7 +161,10 @@ void Oracle::NoteOrder(Object& object, const Hold& fresh) {
     since = kernel_.now();
   }
   // A waiter for several names may let others pass, and an owner enters past the queue.
-  if (order_margin_ == kNever || !object.ordered || IsExcused(object) ||
+  const bool enters = std::any_of(object.holds.begin(), object.holds.end(), [&](const auto& each) {
+    return each.second.owner == fresh.owner;
+  });
+  if (order_margin_ == kNever || !object.ordered || IsExcused(object) || enters ||
       fresh.name.front() == '{' || fresh.owner == kSharedOwner) {
     return;
   }

@@ -318,7 +318,7 @@ class Oracle {
     int64_t due = 0;
   };
   std::map<uint64_t, Callback> callbacks_;  // that have not run
-  bool data_lost_ = false;  // so tokens may be given twice
+  bool data_lost_ = false;                  // so tokens may be given twice
   int64_t unprotected_until_ = 0;
   int64_t lost_writes_until_ = 0;
   int64_t lost_without_acks_until_ = 0;

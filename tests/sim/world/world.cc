@@ -306,7 +306,8 @@ void World::CheckKeys(bool all_gone) {
       if (!all_gone && brief && left <= least) return;
       const int64_t longest = LongestTtl(key);
       // What lasts for a day is prolonged while it is used.
-      const bool fades = longest > kDay && left < longest - 2 * clock_steps_ - kDay / 48;
+      const bool fades = longest > kDay && !absl::StrContains(key, ".begun") &&
+                         left < longest - 2 * clock_steps_ - kDay / 48;
       const bool broken = !LastsForEver(key) && ((all_gone && longest <= kLongestLeft) ||
                                                  (fades && !all_gone) || left > longest);
       if (broken && (first.empty() || key < first)) first = key, its_expiry = expiry;
