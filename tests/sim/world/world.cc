@@ -245,6 +245,8 @@ void World::CheckOften() {
   for (const auto& host : group_->hosts()) {
     const std::string& busy = host->redis().counts().busy;
     if (!busy.empty() && !UsesRedisson(plan_)) oracle_.Violated("P8: " + busy);
+    const std::string& brief = host->redis().keys().brief_tombstone();
+    if (!brief.empty()) oracle_.Violated(absl::StrCat("P2: the key ", brief, " ends at once"));
   }
   CheckChangedKeys();
   kernel_.After(20 * kMilli + random_.Between(0, 10 * kMilli), [this] { CheckOften(); });
