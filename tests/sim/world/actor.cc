@@ -739,7 +739,8 @@ void Actor::Work(const Operation& operation, const std::function<bool()>& valid,
       return oracle_.Violated(absl::StrCat("P4: ", ObjectOf(operation).name,
                                            " is valid, though its holder was told of its loss"));
     }
-    if (IsCalm(began) && operation.lease_ms == 0 && plan_.late_one_in == 0 && !plan_.administers &&
+    if (began >= endangered_until_ && operation.lease_ms == 0 && plan_.late_one_in == 0 &&
+        !plan_.administers &&
         (at_most == 0 ||
          (!operation.owner && kernel_.now() - began < at_most - at_most / 50 - 15 * kMilli))) {
       oracle_.Violated(

@@ -58,7 +58,13 @@ class Actor {
   uint64_t calls() const { return calls_; }
   uint64_t judged_calls() const { return judged_calls_; }
   // A fault may make its calls fail until then.
-  void Disturb(int64_t until) { disturbed_until_ = std::max(disturbed_until_, until); }
+  // Until then calls may fail, and holds may be lost.
+  void Disturb(int64_t until) {
+    disturbed_until_ = std::max(disturbed_until_, until);
+    endangered_until_ = std::max(endangered_until_, until);
+  }
+  // Until then calls may fail.
+  void Refuse(int64_t until) { disturbed_until_ = std::max(disturbed_until_, until); }
 
  private:
   struct Observer;  // of an election
@@ -140,6 +146,7 @@ class Actor {
   uint64_t calls_ = 0;
   uint64_t judged_calls_ = 0;
   int64_t disturbed_until_ = 0;
+  int64_t endangered_until_ = 0;
   std::vector<size_t> next_;  // per thread: the next operation
 };
 

@@ -33,6 +33,10 @@ bool Denies(const Fault& fault) {
   return fault.kind == FaultKind::kRefuse && fault.detail % 7 >= 5;
 }
 
+bool IsOutOfMemory(const Fault& fault) {
+  return fault.kind == FaultKind::kRefuse && fault.detail % 7 == 2;
+}
+
 bool Kills(FaultKind kind) { return kind == FaultKind::kCrash || kind == FaultKind::kCrashMany; }
 
 int64_t ClockSteps(const Plan& plan) {
@@ -537,7 +541,10 @@ void World::Excuse(const Fault& fault) {
     if (!Concerns(fault, i)) continue;
     // An address that nobody has any more does not even refuse.
     const bool silent = fault.kind == FaultKind::kNewAddress;
-    actors_[i]->Disturb(end + (silent ? 35 : breaks ? 5 : 1) * kSecond);
+    const int64_t until = end + (silent ? 35 : breaks ? 5 : 1) * kSecond;
+    // A server whose memory is full still renews.
+    const bool renews = IsOutOfMemory(fault) && !UsesRedisson(plan_);
+    renews ? actors_[i]->Refuse(until) : actors_[i]->Disturb(until);
     // It may have missed a message, or its place in the queue may be lost.
     oracle_.Excuse(actors_[i]->process(), end + kHeartbeat + 5 * kSecond);
   }
