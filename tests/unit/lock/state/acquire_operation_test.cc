@@ -76,17 +76,23 @@ class ListeningTest : public AcquireOperationTest {
   Action EndSubscribing(Thread& thread, const absl::Status& status) {
     return Resume(thread, {.subscribed_as = &status, .subscribed = true, .listens = status.ok()});
   }
+  // Calls, is queued, and is about to listen.
+  Thread& CallAndSubscribe() {
+    Thread& thread = Call();
+    EXPECT_EQ(Resume(thread).kind, Action::Kind::kRun);
+    EXPECT_EQ(Resume(thread, Queued()).kind, Action::Kind::kSubscribe);
+    return thread;
+  }
+  // Listens, and asks again.
+  Thread& CallAndListen() {
+    Thread& thread = CallAndSubscribe();
+    EXPECT_EQ(EndSubscribing(thread, absl::OkStatus()).kind, Action::Kind::kRun);
+    const Result queued = Queued();
+    EXPECT_EQ(Resume(thread, {.result = &queued, .subscribed = true, .listens = true}).kind,
+              Action::Kind::kSleep);
+    return thread;
+  }
 };
-
-TEST_F(ListeningTest, ListensBeforeItSleepsAndAsksAgain) {
-  Thread& thread = Call();
-  ASSERT_EQ(Resume(thread).kind, Action::Kind::kRun);
-  ASSERT_EQ(Resume(thread, Queued()).kind, Action::Kind::kSubscribe);
-  ASSERT_EQ(EndSubscribing(thread, absl::OkStatus()).kind, Action::Kind::kRun);
-  const Result queued = Queued();
-  const Action sleep = Resume(thread, {.result = &queued, .subscribed = true, .listens = true});
-  EXPECT_EQ(sleep.kind, Action::Kind::kSleep);
-}
 
 // A client with very many waiters would otherwise look at each of them very often.
 TEST_F(AcquireOperationTest, HeartbeatsThatAreSoonDueAreSentTogether) {
@@ -104,17 +110,10 @@ TEST_F(AcquireOperationTest, HeartbeatsThatAreSoonDueAreSentTogether) {
   EXPECT_TRUE(state().NextRequest(now()));
 }
 
-TEST_F(ListeningTest, HeartbeatsDoNotWakeItWhileItListens) {
-  Thread& thread = Call();
-  ASSERT_EQ(Resume(thread).kind, Action::Kind::kRun);
-  ASSERT_EQ(Resume(thread, Queued()).kind, Action::Kind::kSubscribe);
-  ASSERT_EQ(EndSubscribing(thread, absl::OkStatus()).kind, Action::Kind::kRun);
-  const Result queued = Queued();
-  ASSERT_EQ(Resume(thread, {.result = &queued, .subscribed = true, .listens = true}).kind,
-            Action::Kind::kSleep);
+TEST_F(ListeningTest, AsksAgainOnceItListensAndHeartbeatsDoNotWakeIt) {
+  Thread& thread = CallAndListen();
   for (int i = 0; i < 3; ++i) {
-    Pass(kThird);
-    Deliver(Fetch<AcquireRequest>(), Queued());
+    Deliver(FetchDue<AcquireRequest>(), Queued());
     EXPECT_THAT(effects().wakes, IsEmpty());
   }
   Effects effects;
@@ -142,18 +141,14 @@ TEST_F(ListeningTest, AsksNowAndThenIfItCannotListen) {
 }
 
 TEST_F(ListeningTest, LeavesTheQueueIfItMayNotListen) {
-  Thread& thread = Call();
-  ASSERT_EQ(Resume(thread).kind, Action::Kind::kRun);
-  ASSERT_EQ(Resume(thread, Queued()).kind, Action::Kind::kSubscribe);
+  Thread& thread = CallAndSubscribe();
   EXPECT_EQ(EndSubscribing(thread, absl::PermissionDeniedError("no")).kind, Action::Kind::kDone);
   EXPECT_EQ(thread.state(), State::kFailed);
   EXPECT_EQ(state().waiting(), 0);
 }
 
 TEST_F(ListeningTest, KeepsGrantThatCameWhileItSubscribed) {
-  Thread& thread = Call();
-  ASSERT_EQ(Resume(thread).kind, Action::Kind::kRun);
-  ASSERT_EQ(Resume(thread, Queued()).kind, Action::Kind::kSubscribe);
+  Thread& thread = CallAndSubscribe();
   DeliverGrant({.grant = state().grant_id(), .attempt = 1, .token = kToken, .lease = kLease});
   EXPECT_EQ(EndSubscribing(thread, absl::PermissionDeniedError("no")).kind, Action::Kind::kDone);
   EXPECT_EQ(thread.state(), State::kGranted);
@@ -317,8 +312,7 @@ TEST_F(ConfirmedAcquireTest, ReaderWhoseGrantWasGivenBackMayJoinElsewhere) {
   Make({.use = GrantUse::kShared});
   Thread& thread = CallInVain();
   const Action pause = Resume(thread, {.what = Freed()});
-  Acquire({.thread = 2});
-  Deliver(Fetch<AcquireRequest>(), Granted(/*others=*/1));
+  Answered(Granted(/*others=*/1), {.thread = 2});
   PassTo(pause.until);
   EXPECT_EQ(Resume(thread).kind, Action::Kind::kDone);
   EXPECT_EQ(thread.state(), State::kElsewhere);

@@ -59,13 +59,11 @@ TEST_F(LockStateCachedTest, IsTakenAgainWithoutServer) {
 
 TEST_F(LockStateCachedTest, GoesBackAfterCacheFor) {
   Cache();
-  Pass(kThird);
-  Deliver(Fetch<RenewRequest>(), HeldWith(0));
+  Deliver(FetchDue<RenewRequest>(), HeldWith(0));
   Acquire(Cacheable());
   Unlock(1);
   const base::Instant end = now() + kKeep;
-  Pass(kThird);
-  Deliver(Fetch<RenewRequest>(), HeldWith(0));
+  Deliver(FetchDue<RenewRequest>(), HeldWith(0));
   PassTo(end - kTick);
   EXPECT_TRUE(state().recallable());
   PassTo(end);
@@ -95,6 +93,7 @@ TEST_F(LockStateCachedTest, UsedGrantGoesBackIfUnsubscribed) {
   Hold(Cacheable());
   state().OnUnsubscribed(now());
   EXPECT_TRUE(Quiet());
+  EXPECT_FALSE(LeaveCachedNow()) << "no message could recall it";
   EXPECT_EQ(Unlock(1).kind, Kind::kUnconfirmed);
 }
 
@@ -112,23 +111,6 @@ TEST_F(LockStateCachedTest, ClaimIsCachedOnceConfirmed) {
   Deliver(Fetch<RenewRequest>(), HeldWith(0));
   EXPECT_EQ(Unlock(1).kind, Kind::kDone);
   EXPECT_TRUE(Quiet());
-}
-
-TEST_F(LockStateCachedTest, FastTakeRefusesOtherTerms) {
-  Cache();
-  LockOptions options = *Options();
-  options.lease = 2 * kLease;
-  EXPECT_FALSE(state().TakeCachedNow(1, std::make_shared<LockOptions>(options), now()));
-  options = *Options();
-  options.cache_for = absl::ZeroDuration();
-  EXPECT_FALSE(state().TakeCachedNow(1, std::make_shared<LockOptions>(options), now()));
-  options = *Options();
-  options.acks.fsync = true;
-  EXPECT_FALSE(state().TakeCachedNow(1, std::make_shared<LockOptions>(options), now()));
-  options = *Options();
-  options.acks.replicas = 1;
-  EXPECT_FALSE(state().TakeCachedNow(1, std::make_shared<LockOptions>(options), now()));
-  EXPECT_TRUE(TakeCachedNow());
 }
 
 TEST_F(LockStateCachedTest, FastTakeRefusesLostGrant) {
@@ -174,6 +156,7 @@ TEST_F(LockStateCachedTest, DrawsTokenOncePerHoldAndNotAfterIt) {
   Hold(Cacheable());
   Pass(kValid);
   EXPECT_EQ(state().Current(1, now()).token, FencingToken()) << "its lease is over";
+  EXPECT_TRUE(Quiet()) << "it is not renewed";
 }
 
 TEST_F(LockStateCachedTest, LaterTokensWaitForClock) {
@@ -287,8 +270,7 @@ class LockStateCachedTurnTest : public LockStateCachedTest {
   }
   // A thread waits, gets the lock, and comes again soon, twice; then the grant is cached.
   void CacheInTurn() {
-    Acquire(WithTurn());
-    Deliver(Fetch<AcquireRequest>(), Granted(/*others=*/1));
+    Answered(Granted(/*others=*/1), WithTurn());
     for (int i = 0; i < 2; ++i) {
       EXPECT_EQ(Unlock(1).kind, Kind::kUnconfirmed);
       Acquire(WithTurn());

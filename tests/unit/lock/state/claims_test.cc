@@ -39,8 +39,7 @@ class LockStateClaimsTest : public LockStateTest {
   // The client releases, which hands the lock to another client.
   void HandOver() {
     Waiter& holder = Hold();
-    Release(holder.hold);
-    Deliver(Fetch<ReleaseRequest>(), With(ReleasedThen(), kAskAgain));
+    Deliver(FetchReleaseOf(holder.hold), With(ReleasedThen(), kAskAgain));
     state().Outcome(holder.hold);
   }
 };
@@ -70,14 +69,12 @@ TEST_F(LockStateClaimsTest, RepeatsConfirmationUntilClaimEnds) {
   PassTo(asked + kClaimValid - kLead);
   Expire();
   EXPECT_FALSE(Valid(waiter));
-  ASSERT_EQ(effects().lost.size(), 1U);
-  EXPECT_THAT(effects().lost_because.Text(), ::testing::HasSubstr("was not confirmed in time"));
+  EXPECT_THAT(LostBecause(), ::testing::HasSubstr("was not confirmed in time"));
 }
 
 TEST_F(LockStateClaimsTest, HeartbeatThatCrossesGrantConfirmsIt) {
   Waiter& waiter = Queue();
-  Pass(kThird);
-  const Request heartbeat = Fetch<AcquireRequest>();
+  const Request heartbeat = FetchDue<AcquireRequest>();
   DeliverGrant(Claim(2));
   ASSERT_EQ(waiter.state, State::kGranted);
   Deliver(heartbeat, Granted());
@@ -126,8 +123,7 @@ TEST_F(LockStateClaimsTest, WholeLeaseIsAlwaysConfirmed) {
 TEST_F(LockStateClaimsTest, OddTokenOrAttemptMakesItAsk) {
   Waiter& before = Hold();
   EXPECT_EQ(before.token.value(), kToken);
-  Release(before.hold);
-  Deliver(Fetch<ReleaseRequest>(), ReleasedThen());
+  Deliver(FetchReleaseOf(before.hold), ReleasedThen());
   state().Forget(before.hold);
   for (const auto& [attempt, token] : {std::pair<uint32_t, uint64_t>{1, 0},
                                        {1, kToken - 1},
@@ -165,8 +161,7 @@ TEST_F(LockStateClaimsTest, GrantIsConfirmedIfItsIdWasPublished) {
     Deliver(Fetch<AcquireRequest>(), Queued());
   });
   told([&](Effects&) {  // a grant that did not arrive
-    Pass(kThird);
-    Deliver(Fetch<AcquireRequest>(), Missed(Queued()));
+    Deliver(FetchDue<AcquireRequest>(), Missed(Queued()));
   });
 }
 
@@ -184,8 +179,7 @@ TEST_F(LockStateClaimsTest, ManualHoldGetsWholeLeaseBeforeUse) {
 
 TEST_F(LockStateClaimsTest, RestOfManualClaimIsNotItsLease) {
   Waiter& waiter = Queue({.manual = true});
-  Pass(kThird);
-  Deliver(Fetch<AcquireRequest>(), Granted(0, kClaim));  // the message is lost
+  Deliver(FetchDue<AcquireRequest>(), Granted(0, kClaim));  // the message is lost
   EXPECT_EQ(waiter.state, State::kWaiting);
   EXPECT_FALSE(AcquireOf(Fetch<AcquireRequest>()).terms.manual);
 }
@@ -195,13 +189,11 @@ TEST_F(LockStateClaimsTest, ChecksHandoverAfterRelease) {
   EXPECT_FALSE(state().idle());
   EXPECT_TRUE(state().vacant());
   EXPECT_EQ(state().next_request_at(), now() + kAskAgain + absl::Milliseconds(5));
-  PassTo(state().next_request_at());
-  const Request check_after = Fetch<CancelRequest>();
+  const Request check_after = FetchDue<CancelRequest>();
   EXPECT_FALSE(check_after.leaves_tombstone());
   EXPECT_NE(check_after.grant, kFirst) << "a grant that no client has";
   Deliver(check_after, With(Cancelled(), kAskAgain));  // it passed the lock on
-  PassTo(state().next_request_at());
-  Deliver(Fetch<CancelRequest>(), Cancelled());
+  Deliver(FetchDue<CancelRequest>(), Cancelled());
   EXPECT_TRUE(state().idle());
 }
 
@@ -209,22 +201,19 @@ TEST_F(LockStateClaimsTest, RepeatsUnansweredHandoverCheckAFewTimes) {
   HandOver();
   int ask_again = 0;
   for (; !state().idle() && ask_again < 100; ++ask_again) {
-    PassTo(state().next_request_at());
-    Deliver(Fetch<CancelRequest>(), Silence());
+    Deliver(FetchDue<CancelRequest>(), Silence());
   }
   EXPECT_EQ(ask_again, 4);
 }
 
 TEST_F(LockStateClaimsTest, HeartbeatReplacesOnlyTheCheckThatIsDue) {
-  Acquire();
-  Deliver(Fetch<AcquireRequest>(), With(Queued(/*position=*/20), kAskAgain));
+  Answered(With(Queued(/*position=*/20), kAskAgain));
   const base::Instant first = now() + kAskAgain + absl::Milliseconds(5);
   Pass(absl::Milliseconds(500));
   state().OnReconnected(now());
   Deliver(Fetch<AcquireRequest>(), With(Queued(/*position=*/20), kAskAgain));
   const base::Instant second = now() + kAskAgain + absl::Milliseconds(5);
-  PassTo(state().next_request_at());
-  Deliver(Fetch<AcquireRequest>(), Queued(/*position=*/20));
+  Deliver(FetchDue<AcquireRequest>(), Queued(/*position=*/20));
   PassTo(first);
   state().OnReconnected(now());
   Deliver(Fetch<AcquireRequest>(), Queued(/*position=*/20));
@@ -233,14 +222,12 @@ TEST_F(LockStateClaimsTest, HeartbeatReplacesOnlyTheCheckThatIsDue) {
 
 TEST_F(LockStateClaimsTest, ContinuesAtOnceAfterWindowOfDeadWaiters) {
   Waiter& holder = Hold();
-  Release(holder.hold);
-  Deliver(Fetch<ReleaseRequest>(), ToGoOn(ReleasedThen()));
+  Deliver(FetchReleaseOf(holder.hold), ToGoOn(ReleasedThen()));
   Deliver(Fetch<CancelRequest>(), ToGoOn(Cancelled()));
   Deliver(Fetch<CancelRequest>(), Cancelled());
   EXPECT_TRUE(Quiet());
 
-  Acquire({.wait_limit = WaitLimit::kNone});
-  Deliver(Fetch<AcquireRequest>(), ToGoOn(Busy()));
+  Answered(ToGoOn(Busy()), {.wait_limit = WaitLimit::kNone});
   Fetch<CancelRequest>();
 }
 
@@ -251,8 +238,7 @@ class LockStatePermitClaimsTest : public LockStateClaimsTest {
 
 TEST_F(LockStatePermitClaimsTest, ChecksHandoversOfUnfinishedScript) {
   Waiter& holder = Hold();
-  Release(holder.hold);
-  Deliver(Fetch<ReleaseRequest>(), ToGoOn(ReleasedThen(), kAskAgain));
+  Deliver(FetchReleaseOf(holder.hold), ToGoOn(ReleasedThen(), kAskAgain));
   state().Outcome(holder.hold);
   const base::Instant due = now() + kAskAgain + absl::Milliseconds(5);
   for (int i = 0; i < 3; ++i) {
@@ -266,8 +252,7 @@ TEST_F(LockStatePermitClaimsTest, ChecksHandoversOfUnfinishedScript) {
 }
 
 TEST_F(LockStatePermitClaimsTest, HeartbeatDoesNotReplaceCheck) {
-  Acquire();
-  Deliver(Fetch<AcquireRequest>(), ToGoOn(Queued(), absl::Milliseconds(500)));
+  Answered(ToGoOn(Queued(), absl::Milliseconds(500)));
   const base::Instant due = now() + absl::Milliseconds(505);
   Deliver(Fetch<AcquireRequest>(), Queued());
   EXPECT_EQ(state().next_request_at(), due);
@@ -277,8 +262,7 @@ TEST_F(LockStatePermitClaimsTest, HeartbeatDoesNotReplaceCheck) {
 
 TEST_F(LockStateClaimsTest, MessageAfterReplyIsNotMissed) {
   Waiter& waiter = Queue();
-  Pass(kThird);
-  Deliver(Fetch<AcquireRequest>(), Missed(Granted()));
+  Deliver(FetchDue<AcquireRequest>(), Missed(Granted()));
   DeliverGrant(Claim());
   Release(waiter.hold);
   Acquire();
@@ -287,10 +271,8 @@ TEST_F(LockStateClaimsTest, MessageAfterReplyIsNotMissed) {
 
 TEST_F(LockStateClaimsTest, QueuesLastAfterMissUntilMessageArrives) {
   Queue();
-  Pass(kThird);
-  Deliver(Fetch<AcquireRequest>(), Missed(Queued()));
-  Pass(kThird);
-  const Request again = Fetch<AcquireRequest>();
+  Deliver(FetchDue<AcquireRequest>(), Missed(Queued()));
+  const Request again = FetchDue<AcquireRequest>();
   EXPECT_TRUE(again.missed_since.has_value());
   EXPECT_EQ(AcquireOf(again).ticket, 0U) << "the place that the server still knows, else the last";
   Deliver(again, Queued());
@@ -302,8 +284,7 @@ TEST_F(LockStateClaimsTest, QueuesLastAfterMissUntilMessageArrives) {
 
 TEST_F(LockStateClaimsTest, AsksAtOnceAtItsPlaceWhenToldToAskAgain) {
   Waiter& waiter = Queue();
-  Pass(kThird);
-  Deliver(Fetch<AcquireRequest>(), Missed(Queued()));
+  Deliver(FetchDue<AcquireRequest>(), Missed(Queued()));
   LockState::Park(waiter);
   Effects effects;
   state().OnAskAgain(kFirst, effects);
@@ -335,24 +316,20 @@ TEST_F(LockStateClaimsTest, LaterAttemptsAskIfMessagesArrive) {
   const Request first = Fetch<AcquireRequest>();
   EXPECT_FALSE(AcquireOf(first).listen);
   Deliver(first, Queued());
-  Pass(kThird);
-  EXPECT_TRUE(AcquireOf(Fetch<AcquireRequest>()).listen);
+  EXPECT_TRUE(AcquireOf(FetchDue<AcquireRequest>()).listen);
 }
 
 // The server is stopped, and executes the request when it continues, however much later.
 TEST_F(LockStateClaimsTest, CancelsAbandonedRequestHoweverLate) {
-  Waiter& waiter = Acquire();
-  Deliver(Fetch<AcquireRequest>(), Silence());
+  Waiter& waiter = Answered(Silence());
   GiveUp(waiter, State::kStopped);
   const base::Instant late = now() + absl::Minutes(2);
   int tries = 0;
   while (now() < late) {
-    PassTo(state().next_request_at());
-    Deliver(Fetch<CancelRequest>(), Silence());
+    Deliver(FetchDue<CancelRequest>(), Silence());
     ASSERT_LT(++tries, 1000);
   }
-  PassTo(state().next_request_at());
-  const Request cancel = Fetch<CancelRequest>();
+  const Request cancel = FetchDue<CancelRequest>();
   EXPECT_TRUE(cancel.leaves_tombstone());
   Deliver(cancel, Cancelled());
   EXPECT_TRUE(state().idle());

@@ -27,8 +27,7 @@ TEST_F(LockStateGrantTest, LaterAttemptsReplyProlongsGrantByMessage) {
   Waiter& waiter = Queue();
   const NewGrant early{.grant = kFirst, .attempt = 1, .token = kToken, .lease = kLease};
   const base::Instant first_sent = now();
-  Pass(kThird);
-  const Request heartbeat = Fetch<AcquireRequest>();
+  const Request heartbeat = FetchDue<AcquireRequest>();
   EXPECT_EQ(AcquireOf(heartbeat).attempt, 2U);
   EXPECT_EQ(AcquireOf(heartbeat).ticket, 77U);
   Pass(absl::Milliseconds(1));
@@ -43,8 +42,7 @@ TEST_F(LockStateGrantTest, DeadlineCountsFromAttemptNamedInGrant) {
   Waiter& waiter = Acquire();
   const Request first = Fetch<AcquireRequest>();
   Deliver(first, Silence());
-  Pass(kThird);
-  const Request second = Fetch<AcquireRequest>();
+  const Request second = FetchDue<AcquireRequest>();
   Deliver(second, Silence());
   Pass(kThird);
   DeliverGrant(GrantOf(first));
@@ -62,8 +60,7 @@ TEST_F(LockStateGrantTest, ReplyAfterDeadlineGrantsNothing) {
   Pass(kValid);
   Deliver(request, Granted());
   EXPECT_EQ(waiter.state, State::kWaiting);
-  PassTo(state().next_request_at());
-  const Request again = Fetch<AcquireRequest>();
+  const Request again = FetchDue<AcquireRequest>();
   EXPECT_EQ(AcquireOf(again).grant, AcquireOf(request).grant);
   EXPECT_EQ(AcquireOf(again).attempt, 2U);
   // A waiter that gives up now leaves a grant at the server.
@@ -84,10 +81,8 @@ TEST_F(LockStateGrantTest, LateAcquireAfterReleaseIsCancelled) {
   Waiter& waiter = Acquire();
   const Request first = Fetch<AcquireRequest>();
   Deliver(first, Silence());
-  PassTo(state().next_request_at());
-  Deliver(Fetch<AcquireRequest>(), Granted());
-  Release(waiter.hold);
-  const Request release = Fetch<ReleaseRequest>();
+  Deliver(FetchDue<AcquireRequest>(), Granted());
+  const Request release = FetchReleaseOf(waiter.hold);
   EXPECT_TRUE(release.leaves_tombstone()) << "the first attempt may come yet";
   Deliver(release, ReleasedThen());
   state().Forget(waiter.hold);
@@ -112,8 +107,7 @@ TEST_F(LockStateGrantTest, StaleGrantMessageChangesNothing) {
   Waiter& first = Acquire();
   const Request request = Fetch<AcquireRequest>();
   Deliver(request, Granted());
-  Release(first.hold);
-  Deliver(Fetch<ReleaseRequest>(), ReleasedThen());
+  Deliver(FetchReleaseOf(first.hold), ReleasedThen());
   state().Forget(first.hold);
   Waiter& second = Acquire();
   DeliverGrant(GrantOf(request));
@@ -126,8 +120,7 @@ TEST_F(LockStateGrantTest, StaleGrantMessageChangesNothing) {
 // The entry in the queue must not stay behind and become the owner.
 TEST_F(LockStateGrantTest, QueuedAfterGrantOfEarlierAttemptEndsHold) {
   Waiter& waiter = Queue();
-  Pass(kThird);
-  const Request heartbeat = Fetch<AcquireRequest>();
+  const Request heartbeat = FetchDue<AcquireRequest>();
   DeliverGrant({.grant = kFirst, .attempt = 1, .token = kToken, .lease = kLease});
   EXPECT_EQ(waiter.state, State::kGranted);
   Deliver(heartbeat, Queued());  // its release was forced meanwhile

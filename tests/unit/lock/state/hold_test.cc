@@ -28,30 +28,25 @@ TEST_F(LockStateHoldTest, RenewalExtendsDeadlineFromSendTime) {
 
 TEST_F(LockStateHoldTest, ReportsAtRiskAndRecoveredOnceEach) {
   Waiter& waiter = Hold();
-  Pass(kThird);
-  Deliver(Fetch<RenewRequest>(), Silence());
+  Deliver(FetchDue<RenewRequest>(), Silence());
   ASSERT_THAT(Notices(), ElementsAre(Notice::Kind::kAtRisk));
   EXPECT_EQ(effects().notices[0].token, waiter.token);
   EXPECT_EQ(effects().notices[0].remaining, kValid - kThird);
   EXPECT_TRUE(absl::IsUnavailable(effects().notices[0].why));
   for (int i = 0; i < 3; ++i) {
-    PassTo(state().next_request_at());
-    Deliver(Fetch<RenewRequest>(), Silence());
+    Deliver(FetchDue<RenewRequest>(), Silence());
     EXPECT_THAT(Notices(), IsEmpty());
   }
-  PassTo(state().next_request_at());
-  Deliver(Fetch<RenewRequest>(), HoldRef());
+  Deliver(FetchDue<RenewRequest>(), HoldRef());
   EXPECT_THAT(Notices(), ElementsAre(Notice::Kind::kRecovered));
-  PassTo(state().next_request_at());
-  Deliver(Fetch<RenewRequest>(), HoldRef());
+  Deliver(FetchDue<RenewRequest>(), HoldRef());
   EXPECT_THAT(Notices(), IsEmpty());
 }
 
 TEST_F(LockStateHoldTest, IsLostAtDeadlineWhileIoHangs) {
   Waiter& waiter = Hold();
   const std::stop_token lost = waiter.view->Lost(now());
-  Pass(kThird);
-  const Request hanging = Fetch<RenewRequest>();
+  const Request hanging = FetchDue<RenewRequest>();
   PassTo(state().next_expiry() - absl::Nanoseconds(1));
   Expire();
   EXPECT_TRUE(Valid(waiter));
@@ -68,8 +63,7 @@ TEST_F(LockStateHoldTest, IsLostAtDeadlineWhileIoHangs) {
   EXPECT_EQ(state().Deadline(waiter.hold), base::Instant());
   Deliver(hanging, HoldRef());
   EXPECT_FALSE(Valid(waiter));
-  PassTo(state().next_request_at());
-  Deliver(Fetch<ReleaseRequest>(), NotHeld());
+  Deliver(FetchDue<ReleaseRequest>(), NotHeld());
   EXPECT_TRUE(state().idle());
 }
 
@@ -104,22 +98,10 @@ TEST_F(LockStateHoldTest, IsInvalidFromDeadlineWithoutAnyEvent) {
   EXPECT_FALSE(Valid(waiter));
 }
 
-TEST_F(LockStateHoldTest, LossNamesLastFailure) {
-  Hold();
-  Pass(kThird);
-  Deliver(Fetch<RenewRequest>(), Silence());
-  PassTo(state().next_expiry());
-  Expire();
-  ASSERT_EQ(effects().lost.size(), 1U);
-  EXPECT_THAT(effects().lost_because.Text(), HasSubstr("no answer"));
-}
-
 TEST_F(LockStateHoldTest, IsLostAtOnceIfServerHasNoGrant) {
   Waiter& waiter = Hold();
-  Pass(kThird);
-  Deliver(Fetch<RenewRequest>(), NotHeld());
-  ASSERT_EQ(effects().lost.size(), 1U);
-  EXPECT_THAT(effects().lost_because.Text(), Not(HasSubstr("forced")));
+  Deliver(FetchDue<RenewRequest>(), NotHeld());
+  EXPECT_THAT(LostBecause(), Not(HasSubstr("forced")));
   EXPECT_EQ(Release(waiter.hold).kind, Kind::kLost);
   Deliver(Fetch<ReleaseRequest>(), NotHeld());
   EXPECT_TRUE(state().idle());
@@ -127,16 +109,13 @@ TEST_F(LockStateHoldTest, IsLostAtOnceIfServerHasNoGrant) {
 
 TEST_F(LockStateHoldTest, IsLostIfKeyIsOverwritten) {
   Hold();
-  Pass(kThird);
-  Deliver(Fetch<RenewRequest>(), Refusal(absl::FailedPreconditionError("WRONGTYPE")));
-  ASSERT_EQ(effects().lost.size(), 1U);
-  EXPECT_THAT(effects().lost_because.Text(), HasSubstr("WRONGTYPE"));
+  Deliver(FetchDue<RenewRequest>(), Refusal(absl::FailedPreconditionError("WRONGTYPE")));
+  EXPECT_THAT(LostBecause(), HasSubstr("WRONGTYPE"));
 }
 
 TEST_F(LockStateHoldTest, AcquireInFlightMayRestoreLostGrant) {
   Queue();
-  Pass(kThird);
-  const Request heartbeat = Fetch<AcquireRequest>();
+  const Request heartbeat = FetchDue<AcquireRequest>();
   DeliverGrant({.grant = kFirst, .attempt = 1, .token = kToken, .lease = kLease});
   state().OnForced(kFirst, now());
   const Request renewal = Fetch<RenewRequest>();
@@ -150,12 +129,10 @@ TEST_F(LockStateHoldTest, UnlockAfterLossReleasesNothing) {
   Make({.reentrant = true});
   Waiter& waiter = Hold({.face = Face::kStd});
   Acquire({.face = Face::kStd});
-  PassTo(state().next_expiry());
-  Expire();
+  PassToExpiry();
   EXPECT_EQ(state().OfThread(1).hold, waiter.hold);
   EXPECT_EQ(state().OfThread(1).depth, 0U);
-  PassTo(state().next_request_at());
-  Deliver(Fetch<ReleaseRequest>(), NotHeld());
+  Deliver(FetchDue<ReleaseRequest>(), NotHeld());
   for (int level = 0; level < 2; ++level) {
     const Released released = Unlock(1);
     EXPECT_EQ(released.kind, Kind::kLost);
@@ -173,8 +150,7 @@ TEST_F(LockStateHoldTest, ManualLeaseIsNeverRenewed) {
   EXPECT_TRUE(Valid(waiter));
   Pass(absl::Nanoseconds(1));
   Expire();
-  ASSERT_EQ(effects().lost.size(), 1U);
-  EXPECT_EQ(effects().lost_because.Text(), "its lease expired");
+  EXPECT_EQ(LostBecause(), "its lease expired");
 }
 
 TEST_F(LockStateHoldTest, ExtendMovesManualDeadline) {
@@ -206,8 +182,7 @@ TEST_F(LockStateHoldTest, ForcedReleaseIsCheckedAtOnce) {
   state().OnForced(kFirst, now());
   EXPECT_TRUE(Valid(waiter)) << "the result will tell";
   Deliver(Fetch<RenewRequest>(), NotHeld());
-  ASSERT_EQ(effects().lost.size(), 1U);
-  EXPECT_THAT(effects().lost_because.Text(), HasSubstr("forced"));
+  EXPECT_THAT(LostBecause(), HasSubstr("forced"));
 }
 
 // The message may come before the reply to the acquire.
@@ -219,14 +194,12 @@ TEST_F(LockStateHoldTest, ForcedReleaseBeforeGrantIsCheckedAtGrant) {
   Deliver(acquire, Granted());
   EXPECT_TRUE(Valid(waiter));
   Deliver(Fetch<RenewRequest>(), NotHeld());
-  ASSERT_EQ(effects().lost.size(), 1U);
-  EXPECT_THAT(effects().lost_because.Text(), HasSubstr("forced"));
+  EXPECT_THAT(LostBecause(), HasSubstr("forced"));
 }
 
 TEST_F(LockStateHoldTest, ForcedReleaseIsCheckedAfterRenewal) {
   Hold();
-  Pass(kThird);
-  const Request renewal = Fetch<RenewRequest>();
+  const Request renewal = FetchDue<RenewRequest>();
   state().OnForced(kFirst, now());
   EXPECT_TRUE(Quiet());
   Deliver(renewal, HoldRef());  // it was executed before

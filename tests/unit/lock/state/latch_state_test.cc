@@ -75,15 +75,12 @@ TEST_F(LatchCountsTest, WaiterReportsHighestKnownCounts) {
   const Request first = Fetch<AcquireRequest>();
   EXPECT_EQ(As<AcquireRequest>(first).counted.counts, 0U);
   Deliver(first, Telling(2, 20));
-  Pass(kThird);
-  const Request second = Fetch<AcquireRequest>();
+  const Request second = FetchDue<AcquireRequest>();
   EXPECT_EQ(As<AcquireRequest>(second).counted.counts, 2U);
   EXPECT_EQ(As<AcquireRequest>(second).counted.last, 20U);
   Deliver(second, Telling(3, 30));
-  Pass(kThird);
-  Deliver(Fetch<AcquireRequest>(), Telling(1, 10));  // another server, which has received fewer
-  Pass(kThird);
-  const Request third = Fetch<AcquireRequest>();
+  Deliver(FetchDue<AcquireRequest>(), Telling(1, 10));  // another server, which has received fewer
+  const Request third = FetchDue<AcquireRequest>();
   EXPECT_EQ(As<AcquireRequest>(third).counted.counts, 3U);
   EXPECT_EQ(As<AcquireRequest>(third).counted.last, 30U);
 }

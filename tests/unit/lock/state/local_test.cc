@@ -33,8 +33,7 @@ TEST_F(LockStateLocalTest, PassesOnOnlyWithinTurnOnEqualTerms) {
                         Case{.first = {.manual = true}, .second = {.thread = 2, .manual = true}}}) {
     Make({});
     Waiter& holder = Acquire(c.first);
-    Waiter& other = Acquire(c.second);
-    Deliver(Fetch<AcquireRequest>(), Granted(c.others));
+    Waiter& other = Answered(Granted(c.others), c.second);
     Pass(c.later);
     EXPECT_EQ(Release(holder.hold).kind, Kind::kUnconfirmed);
     EXPECT_EQ(other.state, State::kWaiting);
@@ -47,8 +46,7 @@ TEST_F(LockStateLocalTest, PassesOnOnlyWithinTurnOnEqualTerms) {
 TEST_F(LockStateLocalTest, RequeueStartsNewTurn) {
   auto [holder, other] = Contended({}, {.thread = 2});
   Pass(kWindow);
-  Release(holder->hold);
-  const Request release = Fetch<ReleaseRequest>();
+  const Request release = FetchReleaseOf(holder->hold);
   EXPECT_EQ(AcquireOf(release).amount, 4096U) << "the thread that releases will come again";
   Waiter& again = Acquire();
   Deliver(release, ReleasedThen(AcquireGranted{.token = kToken + 9000, .lease = kLease}));
@@ -75,8 +73,7 @@ TEST_F(LockStateLocalTest, ThreadsOfOneOwnerEnterTogether) {
   Make({.reentrant = true, .explicit_owner = true});
   Waiter& first = Acquire();
   Waiter& second = Acquire({.thread = 2});
-  Waiter& impatient = Acquire({.thread = 3, .wait_limit = WaitLimit::kNone});
-  Deliver(Fetch<AcquireRequest>(), Granted());
+  Waiter& impatient = Answered(Granted(), {.thread = 3, .wait_limit = WaitLimit::kNone});
   for (Waiter* each : {&first, &second, &impatient}) {
     EXPECT_EQ(each->state, State::kGranted);
     EXPECT_TRUE(Woken(*each));
@@ -93,10 +90,10 @@ TEST_F(LockStateLocalTest, ThreadsOfOneOwnerEnterTogether) {
 TEST_F(LockStateLocalTest, ThreadThatJoinsClaimCanRequireWholeLease) {
   Make({.reentrant = true, .explicit_owner = true});
   Waiter& first = Queue();
+  const Waiter& manual = Acquire({.thread = 3, .manual = true});
   DeliverGrant({.grant = kFirst, .attempt = 1, .token = kToken, .lease = kLease / 2});
   ASSERT_EQ(first.state, State::kGranted);
   const Waiter& whole = Acquire({.thread = 2, .whole = true});
-  const Waiter& manual = Acquire({.thread = 3, .manual = true});
   EXPECT_EQ(whole.state, State::kWaiting);
   EXPECT_EQ(manual.state, State::kWaiting);
   EXPECT_EQ(Acquire({.thread = 4}).hold, first.hold);
@@ -112,8 +109,7 @@ TEST_F(LockStateLocalTest, OwnerChecksHandoverDespiteItsHold) {
   Result granted = Granted();
   granted.check_after = absl::Seconds(1);  // other locks of its owner have claims
   Deliver(Fetch<AcquireRequest>(), granted);
-  Release(holder.hold);
-  Deliver(Fetch<ReleaseRequest>(), ReleasedThen());
+  Deliver(FetchReleaseOf(holder.hold), ReleasedThen());
   EXPECT_FALSE(state().idle());
   Pass(absl::Seconds(1) + kCheckGrace);
   Fetch<CancelRequest>();

@@ -18,8 +18,7 @@ TEST_F(LockStateMarginTest, StopMarginEndsHoldSooner) {
   EXPECT_EQ(state().Deadline(waiter.hold), asked + (kValid - kStop));
   EXPECT_EQ(state().next_expiry(), asked + (kValid - kStop - kLead));
   EXPECT_EQ(state().next_request_at(), asked + (kLease - kStop) / 3) << "renewals have room";
-  PassTo(state().next_request_at());
-  Deliver(Fetch<RenewRequest>(), HoldRef());
+  Deliver(FetchDue<RenewRequest>(), HoldRef());
   EXPECT_EQ(state().Deadline(waiter.hold), now() + (kValid - kStop));
 }
 
@@ -55,8 +54,7 @@ TEST_F(LockStateMarginTest, TryDuringMarginIsRefusedAtOnce) {
 
 TEST_F(LockStateMarginTest, ReleaseIsSentAtOnce) {
   const Waiter& waiter = Hold({.stop_margin = kStop, .grace = kGrace});
-  Release(waiter.hold);
-  Fetch<ReleaseRequest>();
+  FetchReleaseOf(waiter.hold);
 }
 
 TEST_F(LockStateMarginTest, GraceIsAskedForAndNotUsed) {
@@ -137,8 +135,7 @@ class LockStateAtMostTest : public LockStateTest {
   Request RenewToTheEnd() {
     Request last;
     while (state().next_request_at() < state().next_expiry()) {
-      PassTo(state().next_request_at());
-      last = Fetch<RenewRequest>();
+      last = FetchDue<RenewRequest>();
       Deliver(last, HoldRef());
     }
     return last;
@@ -153,10 +150,8 @@ TEST_F(LockStateAtMostTest, HoldIsRenewedUntilItsEndAndLost) {
   EXPECT_LE(last.sent + last.lease, ends + DriftMargin(kLease) + kExact) << "the server frees it";
   EXPECT_LE(state().Deadline(waiter.hold), ends);
   EXPECT_GE(state().Deadline(waiter.hold), ends - kExact);
-  PassTo(state().next_expiry());
-  Expire();
-  ASSERT_EQ(effects().lost.size(), 1U);
-  EXPECT_THAT(effects().lost_because.Text(), ::testing::HasSubstr("LockOptions::at_most"));
+  PassToExpiry();
+  EXPECT_THAT(LostBecause(), HasSubstr("LockOptions::at_most"));
   PassTo(ends);
   Fetch<ReleaseRequest>();
 }
@@ -170,20 +165,16 @@ TEST_F(LockStateAtMostTest, MarginsFollowTheLongestTime) {
   EXPECT_GE(last.sent + last.lease, ends + margin);
   EXPECT_LE(last.sent + last.lease, ends + margin + DriftMargin(2 * kLease));
   EXPECT_LE(state().Deadline(waiter.hold), ends);
-  PassTo(state().next_expiry());
-  Expire();
+  PassToExpiry();
   EXPECT_EQ(effects().lost.size(), 1U);
   EXPECT_GE(state().next_request_at(), ends + margin - kExact);
 }
 
 TEST_F(LockStateAtMostTest, FailedRenewalIsTheReasonForLoss) {
   Hold({.at_most = kAtMost});
-  Pass(kThird);
-  Deliver(Fetch<RenewRequest>(), Silence());
-  PassTo(state().next_expiry());
-  Expire();
-  ASSERT_EQ(effects().lost.size(), 1U);
-  EXPECT_THAT(effects().lost_because.Text(), ::testing::HasSubstr("could not be renewed"));
+  Deliver(FetchDue<RenewRequest>(), Silence());
+  PassToExpiry();
+  EXPECT_THAT(LostBecause(), HasSubstr("could not be renewed"));
 }
 
 // Each hold under a grant has its own time, and none begins under a grant that is about to end.
@@ -192,8 +183,7 @@ TEST_F(LockStateAtMostTest, EachHoldHasItsOwnTime) {
   Want second = want;
   second.thread = 2;
   const auto [first, other] = Contended(want, second);
-  Pass(kThird);
-  Deliver(Fetch<RenewRequest>(), HoldRef());
+  Deliver(FetchDue<RenewRequest>(), HoldRef());
   Pass(kThird / 2);
   const base::Instant ends = now() + kAtMost;
   Release(first->hold);
@@ -213,8 +203,7 @@ TEST_F(LockStateAtMostTest, ReentryDoesNotRestartTheTime) {
   Make({.reentrant = true});
   const base::Instant ends = now() + kAtMost;
   const Waiter& waiter = Hold({.face = Face::kStd, .at_most = kAtMost});
-  Pass(kThird);
-  Deliver(Fetch<RenewRequest>(), HoldRef());
+  Deliver(FetchDue<RenewRequest>(), HoldRef());
   ASSERT_TRUE(state().Reenter(1, Face::kStd, /*manual=*/false, now()));
   RenewToTheEnd();
   EXPECT_LE(state().Deadline(waiter.hold), ends);
@@ -230,10 +219,8 @@ TEST_F(LockStateAtMostTest, ConfirmedHandoverLastsToItsEnd) {
   EXPECT_GT(confirmation.lease, absl::Milliseconds(400));
   Deliver(confirmation, HoldRef());
   EXPECT_LE(state().Deadline(waiter.hold), began + kLease);
-  PassTo(state().next_expiry());
-  Expire();
-  ASSERT_EQ(effects().lost.size(), 1U);
-  EXPECT_THAT(effects().lost_because.Text(), ::testing::HasSubstr("LockOptions::at_most"));
+  PassToExpiry();
+  EXPECT_THAT(LostBecause(), HasSubstr("LockOptions::at_most"));
 }
 
 TEST_F(LockStateAtMostTest, ManualHoldIsNotExtendedBeyondTheTime) {

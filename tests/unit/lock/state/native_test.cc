@@ -25,14 +25,29 @@ class LockStateNativeTest : public LockStateTest {
     EXPECT_EQ(waiter.state, State::kGranted);
     return waiter;
   }
+  Request FetchUnlock() {
+    Unlock(1);
+    return Fetch<ReleaseRequest>();
+  }
+  // The lock is acquired, and waited for, as others have it.
+  void FindTaken() {
+    Answered(Taken(), kLock);
+    Deliver(Fetch<AcquireRequest>(), Granted());
+    Deliver(FetchUnlock(), ReleasedThen());
+  }
+  // How many pairs are made by scripts before one is native.
+  int CountScripts() {
+    int scripts = 0;
+    while (!PairIsNative()) ++scripts;
+    return scripts;
+  }
   // The lock is acquired and released, by a script or natively.
   bool PairIsNative() {
     Acquire(kLock);
     const Request request = Fetch<AcquireRequest>();
     const bool native = IsNativeAcquire(request);
     Deliver(request, native ? Granted(0, kClaim, 0) : Granted());
-    Unlock(1);
-    const Request release = Fetch<ReleaseRequest>();
+    const Request release = FetchUnlock();
     EXPECT_EQ(IsNativeRelease(release), native);
     Deliver(release, ReleasedThen());
     return native;
@@ -43,8 +58,7 @@ TEST_F(LockStateNativeTest, LockIsAcquiredAndReleasedNatively) {
   const Waiter& waiter = HoldNatively();
   EXPECT_TRUE(Valid(waiter));
   EXPECT_EQ(waiter.token, FencingToken());
-  Unlock(1);
-  const Request release = Fetch<ReleaseRequest>();
+  const Request release = FetchUnlock();
   EXPECT_TRUE(IsNativeRelease(release));
   EXPECT_TRUE(IsNative(release.grant));
   Deliver(release, ReleasedThen());
@@ -79,8 +93,7 @@ TEST_F(LockStateNativeTest, GrantIsClaimUntilFirstRenewal) {
   Deliver(renewal, {.what = StillHeld{.last_token = kToken}});
   EXPECT_EQ(state().Deadline(waiter.hold), LocalDeadline(now(), kLease));
   EXPECT_EQ(state().Current(1, now()).token.value(), kToken);
-  Unlock(1);
-  EXPECT_FALSE(IsNativeRelease(Fetch<ReleaseRequest>())) << "the server may have it for a lease";
+  EXPECT_FALSE(IsNativeRelease(FetchUnlock())) << "the server may have it for a lease";
 }
 
 TEST_F(LockStateNativeTest, TakenLockIsAskedForByScriptUnderAnotherId) {
@@ -97,15 +110,14 @@ TEST_F(LockStateNativeTest, TakenLockIsAskedForByScriptUnderAnotherId) {
 }
 
 TEST_F(LockStateNativeTest, RefusedAcquireIsMadeByScript) {
-  Waiter& waiter = Acquire(kLock);
-  Deliver(Fetch<AcquireRequest>(), Refusal(absl::PermissionDeniedError("no SET")));
+  Waiter& waiter = Answered(Refusal(absl::PermissionDeniedError("no SET")), kLock);
   EXPECT_EQ(waiter.state, State::kWaiting);
   EXPECT_FALSE(IsNativeAcquire(Fetch<AcquireRequest>()));
 }
 
 TEST_F(LockStateNativeTest, TryOfTakenLockIsDecidedByScript) {
-  Waiter& waiter = Acquire({.face = Face::kStd, .wait_limit = WaitLimit::kNone, .native = true});
-  Deliver(Fetch<AcquireRequest>(), Taken());
+  Waiter& waiter =
+      Answered(Taken(), {.face = Face::kStd, .wait_limit = WaitLimit::kNone, .native = true});
   EXPECT_EQ(waiter.state, State::kWaiting);
   Deliver(Fetch<AcquireRequest>(), Busy());
   EXPECT_EQ(waiter.state, State::kBusy);
@@ -117,13 +129,11 @@ TEST_F(LockStateNativeTest, UnansweredAcquireIsCancelledAndNeverRepeated) {
   Deliver(native, Silence());
   const Request cancel = Fetch<CancelRequest>();
   EXPECT_EQ(cancel.grant, native.grant);
-  PassTo(state().next_request_at());
-  const Request script = Fetch<AcquireRequest>();
+  const Request script = FetchDue<AcquireRequest>();
   EXPECT_FALSE(IsNativeAcquire(script));
   Deliver(cancel, Cancelled());
   Deliver(script, Granted());
-  Unlock(1);
-  EXPECT_FALSE(Fetch<ReleaseRequest>().leaves_tombstone());
+  EXPECT_FALSE(FetchUnlock().leaves_tombstone());
 }
 
 TEST_F(LockStateNativeTest, RecallOfGrantThatCameTooLateReleasesIt) {
@@ -174,8 +184,7 @@ TEST_F(LockStateNativeTest, GrantThatNobodyWantsAnyMoreIsCancelled) {
 
 TEST_F(LockStateNativeTest, FlaggedGrantIsReleasedByScript) {
   const Waiter& waiter = HoldNatively();
-  Unlock(1);
-  const Request native = Fetch<ReleaseRequest>();
+  const Request native = FetchUnlock();
   Deliver(native, NotHeld());
   EXPECT_EQ(state().Outcome(waiter.hold).kind, Kind::kUnconfirmed);
   const Request script = Fetch<ReleaseRequest>();
@@ -188,18 +197,15 @@ TEST_F(LockStateNativeTest, FlaggedGrantIsReleasedByScript) {
 
 TEST_F(LockStateNativeTest, LossShowsInReleaseByScript) {
   const Waiter& waiter = HoldNatively();
-  Unlock(1);
-  Deliver(Fetch<ReleaseRequest>(), NotHeld());
+  Deliver(FetchUnlock(), NotHeld());
   Deliver(Fetch<ReleaseRequest>(), NotHeld());
   EXPECT_EQ(state().Outcome(waiter.hold).kind, Kind::kLost);
 }
 
 TEST_F(LockStateNativeTest, UnansweredReleaseIsRepeatedByScript) {
   const Waiter& waiter = HoldNatively();
-  Unlock(1);
-  Deliver(Fetch<ReleaseRequest>(), Silence());
-  PassTo(state().next_request_at());
-  const Request script = Fetch<ReleaseRequest>();
+  Deliver(FetchUnlock(), Silence());
+  const Request script = FetchDue<ReleaseRequest>();
   EXPECT_FALSE(IsNativeRelease(script));
   Deliver(script, NotHeld());
   EXPECT_EQ(state().Outcome(waiter.hold).kind, Kind::kDone);
@@ -210,8 +216,7 @@ TEST_F(LockStateNativeTest, RefusedReleaseIsRepeatedByScript) {
        {Refusal(absl::PermissionDeniedError("NOPERM")), Silence(/*may_have_executed=*/false)}) {
     Make({});
     HoldNatively();
-    Unlock(1);
-    Deliver(Fetch<ReleaseRequest>(), refusal);
+    Deliver(FetchUnlock(), refusal);
     EXPECT_FALSE(IsNativeRelease(Fetch<ReleaseRequest>()));
   }
 }
@@ -222,39 +227,24 @@ TEST_F(LockStateNativeTest, RecalledOrForcedGrantIsReleasedByScript) {
     const Waiter& waiter = HoldNatively();
     forced ? state().OnForced(state().grant_id(), now()) : Recall(state().grant_id());
     EXPECT_TRUE(Valid(waiter));
-    Unlock(1);
-    EXPECT_FALSE(IsNativeRelease(Fetch<ReleaseRequest>()));
+    EXPECT_FALSE(IsNativeRelease(FetchUnlock()));
   }
 }
 
 TEST_F(LockStateNativeTest, ReleaseForWaitingThreadIsByScriptAndAsksAgain) {
   HoldNatively();
   Acquire({.thread = 2, .face = Face::kStd, .native = true});
-  Unlock(1);
-  const Request release = Fetch<ReleaseRequest>();
+  const Request release = FetchUnlock();
   EXPECT_FALSE(IsNativeRelease(release));
   EXPECT_FALSE(IsNative(AcquireOf(release).grant));
 }
 
 TEST_F(LockStateNativeTest, ContentionMakesNextAcquisitionsUseScripts) {
-  Acquire(kLock);
-  Deliver(Fetch<AcquireRequest>(), Taken());
-  Deliver(Fetch<AcquireRequest>(), Granted());
-  Unlock(1);
-  Deliver(Fetch<ReleaseRequest>(), ReleasedThen());
-  int scripts = 0;
-  while (!PairIsNative()) ++scripts;
-  EXPECT_EQ(scripts, 3);
+  FindTaken();
+  EXPECT_EQ(CountScripts(), 3);
   EXPECT_TRUE(PairIsNative());
-  // The next pause is longer.
-  Acquire(kLock);
-  Deliver(Fetch<AcquireRequest>(), Taken());
-  Deliver(Fetch<AcquireRequest>(), Granted());
-  Unlock(1);
-  Deliver(Fetch<ReleaseRequest>(), ReleasedThen());
-  scripts = 0;
-  while (!PairIsNative()) ++scripts;
-  EXPECT_EQ(scripts, 3);
+  FindTaken();
+  EXPECT_EQ(CountScripts(), 3);
 }
 
 TEST_F(LockStateNativeTest, TokenIsDrawnWhenAskedForAndComesAlongFromThenOn) {
@@ -268,8 +258,7 @@ TEST_F(LockStateNativeTest, TokenIsDrawnWhenAskedForAndComesAlongFromThenOn) {
   EXPECT_EQ(state().Current(1, now()).token.value(), kToken);
   EXPECT_FALSE(state().DrawFor(1, now()));
   EXPECT_TRUE(Valid(waiter));
-  Unlock(1);
-  const Request release = Fetch<ReleaseRequest>();
+  const Request release = FetchUnlock();
   EXPECT_FALSE(IsNativeRelease(release));
   EXPECT_EQ(As<ReleaseRequest>(release).last_used, As<ReleaseRequest>(release).last_reserved);
   Deliver(release, ReleasedThen());

@@ -99,18 +99,6 @@ TEST_F(RareStatesTest, ManualHoldThatIsEnteredWithoutALeaseIsRenewedFromThenOn) 
   EXPECT_FALSE(state().UnlockInner(1)) << "no level is by lock()";
 }
 
-TEST_F(RareStatesTest, UnlockOfTheFaceEndsOnlyItsLevels) {
-  Make({.reentrant = true});
-  const Waiter& hold = Hold();
-  Acquire(Std());
-  Acquire(Std());
-  EXPECT_TRUE(state().UnlockInner(1));
-  ReleaseStd();
-  EXPECT_TRUE(Valid(hold));
-  EXPECT_EQ(state().OfThread(1).depth, 1U);
-  EXPECT_EQ(Release(hold.hold).kind, Kind::kUnconfirmed);
-}
-
 TEST_F(RareStatesTest, HoldsByLockEndWithTheLastObject) {
   Hold(Std());
   ReleaseStd();
@@ -144,16 +132,6 @@ TEST_F(RareStatesTest, LatchIsValidAlways) {
   EXPECT_FALSE(state().KnowsWhy(Acquire()));
 }
 
-TEST_F(RareStatesTest, OwnersOtherCallNeedsTheWholeLease) {
-  Make({.reentrant = true, .explicit_owner = true});
-  Queue();
-  Waiter& manual = Acquire({.thread = 2, .manual = true});
-  DeliverGrant({.grant = state().grant_id(), .attempt = 1, .token = kToken, .lease = kThird});
-  EXPECT_EQ(manual.state, State::kWaiting) << "the grant is only claimed";
-  Deliver(Fetch<RenewRequest>(), HoldRef());
-  EXPECT_EQ(manual.state, State::kGranted);
-}
-
 TEST_F(RareStatesTest, WriterReadsUnderItsWriteToken) {
   Make({.use = GrantUse::kShared});
   Waiter waiter;
@@ -164,21 +142,6 @@ TEST_F(RareStatesTest, WriterReadsUnderItsWriteToken) {
   state().Acquire(waiter, now(), effects);
   Deliver(Fetch<AcquireRequest>(), Granted());
   EXPECT_EQ(waiter.token, FencingToken(7));
-}
-
-TEST_F(RareStatesTest, ManualHoldIsNotPassedOn) {
-  const auto [holder, other] =
-      Contended({.manual = true, .turn = kKept}, {.thread = 2, .manual = true, .turn = kKept});
-  Release(holder->hold);
-  EXPECT_EQ(other->state, State::kWaiting);
-  EXPECT_TRUE(Fetch<ReleaseRequest>().acquire() != nullptr);
-}
-
-TEST_F(RareStatesTest, TokenIsNotDrawnAfterTheDeadline) {
-  Hold(Cached());
-  Pass(kLease);
-  EXPECT_EQ(state().Current(1, now()).token, FencingToken());
-  EXPECT_TRUE(Quiet()) << "it is not renewed";
 }
 
 TEST_F(RareStatesTest, CachedGrantServesOnlyCallsThatAllowIt) {
@@ -227,13 +190,6 @@ TEST_F(RareStatesTest, CachedGrantWithoutTokensIsNotTaken) {
   EXPECT_FALSE(TakeCachedNow());
 }
 
-TEST_F(RareStatesTest, GrantIsNotCachedWithoutMessages) {
-  Hold(Cached());
-  state().OnUnsubscribed(now());
-  EXPECT_FALSE(LeaveCachedNow()) << "no message could recall it";
-  EXPECT_EQ(Unlock(1).kind, Kind::kUnconfirmed);
-}
-
 TEST_F(RareStatesTest, SurplusOfCachedGrantsGoesBack) {
   state().OnTooManyCached(now());
   Hold(Cached());
@@ -250,8 +206,7 @@ TEST_F(RareStatesTest, SurplusOfCachedGrantsGoesBack) {
 TEST_F(RareStatesTest, CachedGrantGoesBackAtAWaiterOfAnotherClient) {
   Hold(Cached());
   Unlock(1);
-  Pass(kThird);
-  Deliver(Fetch<RenewRequest>(), HeldWith(1));
+  Deliver(FetchDue<RenewRequest>(), HeldWith(1));
   EXPECT_TRUE(std::holds_alternative<ReleaseRequest>(Fetch<ReleaseRequest>().what));
 }
 
@@ -265,8 +220,7 @@ TEST_F(RareStatesTest, LateResultsOfAGrantByMessage) {
   for (const bool confirmed : {false, true}) {
     Make({});
     Waiter& waiter = Queue();
-    Pass(kThird);
-    const Request late = Fetch<AcquireRequest>();
+    const Request late = FetchDue<AcquireRequest>();
     DeliverGrant({.grant = state().grant_id(), .attempt = 1, .token = kToken, .lease = kLease});
     ASSERT_EQ(waiter.state, State::kGranted);
     if (confirmed) {
@@ -280,8 +234,7 @@ TEST_F(RareStatesTest, LateResultsOfAGrantByMessage) {
 
 TEST_F(RareStatesTest, FailedRenewalIsRepeatedAtOnceOnANewConnection) {
   const Waiter& waiter = Hold();
-  Pass(kThird);
-  const Request renewal = Fetch<RenewRequest>();
+  const Request renewal = FetchDue<RenewRequest>();
   state().OnReconnected(now());
   Deliver(renewal, NotSent(absl::FailedPreconditionError("this client was refused")));
   EXPECT_TRUE(Valid(waiter)) << "the server did not refuse the renewal";
@@ -323,14 +276,6 @@ TEST_F(RareStatesTest, ManualReadsAreNotShared) {
   Make({.use = GrantUse::kShared});
   Acquire({.manual = true});
   EXPECT_EQ(Acquire({.thread = 2, .manual = true}).state, State::kElsewhere);
-}
-
-TEST_F(RareStatesTest, RepeatedReleaseDoesNotAskAgain) {
-  Release(Hold().hold);
-  const Request release = Fetch<ReleaseRequest>();
-  Acquire({.thread = 2});
-  Deliver(release, Silence());
-  EXPECT_EQ(Fetch<ReleaseRequest>().acquire(), nullptr);
 }
 
 TEST_F(RareStatesTest, CancelIsNoRelease) {
@@ -377,8 +322,7 @@ TEST_F(RareStatesTest, RefusalForNowWasSentAndNotExecuted) {
 
 TEST_F(RareStatesTest, PermitHasNoToken) {
   Make({.use = GrantUse::kPermit});
-  Acquire();
-  Deliver(Fetch<AcquireRequest>(), Granted(0, kLease, 0));
+  Answered(Granted(0, kLease, 0));
   EXPECT_EQ(state().Current(1, now()).token, FencingToken());
 }
 
@@ -451,17 +395,6 @@ TEST_F(RareStatesTest, ReleaseWaitsWhileTheServerHasNoMemory) {
   EXPECT_TRUE(state().reusable());
 }
 
-TEST_F(RareStatesTest, ReleaseThatFailsForGoodIsSettled) {
-  const Waiter& waiter = Hold();
-  Release(waiter.hold);
-  Deliver(Fetch<ReleaseRequest>(), Refusal(absl::PermissionDeniedError("no")));
-  EXPECT_EQ(state().releasing(), 0U);
-  EXPECT_FALSE(state().reusable()) << "its caller may ask";
-  EXPECT_FALSE(state().releases(now()));
-  EXPECT_EQ(state().Outcome(waiter.hold).kind, Kind::kRefused);
-  EXPECT_TRUE(state().vacant());
-}
-
 TEST_F(RareStatesTest, PermitsThatAreHeldAreCounted) {
   Make({.use = GrantUse::kPermit});
   const auto permits = [&] {
@@ -480,8 +413,7 @@ TEST_F(RareStatesTest, NextWaiterListensWhenTheFirstGivesUp) {
   Make({.listens = true});
   Waiter& first = Acquire();
   EXPECT_FALSE(state().MustListen(first, false)) << "it may be granted";
-  Waiter& second = Acquire({.thread = 2});
-  Deliver(Fetch<AcquireRequest>(), Queued());
+  Waiter& second = Answered(Queued(), {.thread = 2});
   EXPECT_TRUE(Woken(first)) << "another thread has sent its request";
   EXPECT_FALSE(state().MustListen(second, false));
   EXPECT_TRUE(state().MustListen(first, false));
@@ -494,9 +426,8 @@ TEST_F(RareStatesTest, NextWaiterListensWhenTheFirstGivesUp) {
 
 TEST_F(RareStatesTest, NothingIsAskedForWhileTheProcessExits) {
   Make({.use = GrantUse::kShared});
-  Effects effects;
   Acquire();
-  EXPECT_FALSE(state().NextAtExit(now() + kLease, now(), effects));
+  EXPECT_FALSE(NextAtExit(now() + kLease));
   EXPECT_TRUE(Quiet());
 }
 

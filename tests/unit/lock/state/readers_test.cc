@@ -12,8 +12,7 @@ class PermitStateTest : public LockStateTest {
 };
 
 TEST_F(PermitStateTest, GivesNoTokensBack) {
-  Waiter& waiter = Acquire({.permits = 3});
-  Deliver(Fetch<AcquireRequest>(), Permitted());
+  Waiter& waiter = Answered(Permitted(), {.permits = 3});
   EXPECT_EQ(waiter.token, FencingToken());
   EXPECT_EQ(Release(waiter.hold).kind, Kind::kUnconfirmed);
   const Request release = Fetch<ReleaseRequest>();

@@ -10,8 +10,7 @@ using Action = Operation::Action;
 class ReleaseOperationTest : public LockStateTest {
  protected:
   ReleaseOperationTest() {
-    Waiter& waiter = Acquire();
-    Deliver(Fetch<AcquireRequest>(), Granted());
+    Waiter& waiter = Answered(Granted());
     operation_.emplace(
         ReleaseOperation::Call{.hold = waiter.hold, .deadline = now() + absl::Seconds(1)});
   }

@@ -24,8 +24,7 @@ TEST_F(LockStateReleaseTest, ConfirmedReleaseIsDone) {
 
 TEST_F(LockStateReleaseTest, RepeatFindsFirstReleaseExecutedInTime) {
   Waiter& waiter = Hold();
-  Release(waiter.hold);
-  Deliver(Fetch<ReleaseRequest>(), Silence());
+  Deliver(FetchReleaseOf(waiter.hold), Silence());
   const Released outcome = state().Outcome(waiter.hold);
   EXPECT_EQ(outcome.kind, Kind::kUnconfirmed);
   EXPECT_TRUE(absl::IsUnavailable(outcome.failure));
@@ -38,10 +37,8 @@ TEST_F(LockStateReleaseTest, RepeatFindsFirstReleaseExecutedInTime) {
 TEST_F(LockStateReleaseTest, RepeatAnsweredAfterDeadlineIsLost) {
   Waiter& waiter = Hold();
   const base::Instant deadline = state().Deadline(waiter.hold);
-  Release(waiter.hold);
-  Deliver(Fetch<ReleaseRequest>(), Silence());
-  PassTo(state().next_request_at());
-  const Request again = Fetch<ReleaseRequest>();
+  Deliver(FetchReleaseOf(waiter.hold), Silence());
+  const Request again = FetchDue<ReleaseRequest>();
   PassTo(deadline);
   Deliver(again, NotHeld());
   EXPECT_EQ(state().Outcome(waiter.hold).kind, Kind::kLost);
@@ -49,9 +46,11 @@ TEST_F(LockStateReleaseTest, RepeatAnsweredAfterDeadlineIsLost) {
 
 TEST_F(LockStateReleaseTest, RefusedReleaseSaysWhy) {
   Waiter& waiter = Hold();
-  Release(waiter.hold);
-  Deliver(Fetch<ReleaseRequest>(), Refusal(absl::PermissionDeniedError("NOPERM")));
+  Deliver(FetchReleaseOf(waiter.hold), Refusal(absl::PermissionDeniedError("NOPERM")));
   EXPECT_TRUE(Quiet());
+  EXPECT_EQ(state().releasing(), 0U);
+  EXPECT_FALSE(state().releases(now()));
+  EXPECT_FALSE(state().reusable()) << "its caller may ask";
   const Released outcome = state().Outcome(waiter.hold);
   EXPECT_EQ(outcome.kind, Kind::kRefused);
   EXPECT_TRUE(absl::IsPermissionDenied(outcome.failure));
@@ -62,8 +61,7 @@ TEST_F(LockStateReleaseTest, RepeatsUnsentCancelForAnyReason) {
   Waiter& waiter = Queue();
   GiveUp(waiter);
   Deliver(Fetch<CancelRequest>(), NotSent(absl::PermissionDeniedError("NOAUTH")));
-  PassTo(state().next_request_at());
-  Deliver(Fetch<CancelRequest>(), Cancelled());
+  Deliver(FetchDue<CancelRequest>(), Cancelled());
   EXPECT_TRUE(state().idle());
 }
 
@@ -88,16 +86,13 @@ TEST_F(LockStateReleaseTest, RepeatsReleaseUntilLeaseIsOver) {
 TEST_F(LockStateReleaseTest, TryIsNotRefusedByOwnOvertakenRelease) {
   Release(Hold().hold);
   for (int i = 0; i < 4; ++i) {  // its next repeat is far away
-    PassTo(state().next_request_at());
-    Deliver(Fetch<ReleaseRequest>(), Silence());
+    Deliver(FetchDue<ReleaseRequest>(), Silence());
   }
   ASSERT_GT(state().next_request_at(), now() + absl::Milliseconds(10));
-  Waiter& waiter = Acquire({.wait_limit = WaitLimit::kNone});
-  Deliver(Fetch<AcquireRequest>(), Busy());
+  Waiter& waiter = Answered(Busy(), {.wait_limit = WaitLimit::kNone});
   EXPECT_EQ(waiter.state, State::kWaiting);
   const Request again = Fetch<ReleaseRequest>();  // at once, since the server answers
-  PassTo(state().next_request_at());
-  const Request behind = Fetch<AcquireRequest>();
+  const Request behind = FetchDue<AcquireRequest>();
   Deliver(again, ReleasedThen());
   Deliver(behind, Busy());
   EXPECT_EQ(waiter.state, State::kBusy) << "another client has it";
@@ -107,19 +102,16 @@ TEST_F(LockStateReleaseTest, TryIsNotRefusedByOwnOvertakenRelease) {
 TEST_F(LockStateReleaseTest, TryDoesNotHurryReleaseThatServerRefuses) {
   Release(Hold().hold);
   for (int i = 0; i < 4; ++i) {
-    PassTo(state().next_request_at());
-    Deliver(Fetch<ReleaseRequest>(), Refusal(absl::UnavailableError("MISCONF")));
+    Deliver(FetchDue<ReleaseRequest>(), Refusal(absl::UnavailableError("MISCONF")));
   }
-  Waiter& waiter = Acquire({.wait_limit = WaitLimit::kNone});
-  Deliver(Fetch<AcquireRequest>(), Busy());
+  Waiter& waiter = Answered(Busy(), {.wait_limit = WaitLimit::kNone});
   EXPECT_EQ(waiter.state, State::kBusy);
   EXPECT_GT(state().next_request_at(), now() + absl::Milliseconds(10));
 }
 
 TEST_F(LockStateReleaseTest, ReleaseCrossesRenewal) {
   Waiter& waiter = Hold();
-  Pass(kThird);
-  const Request renewal = Fetch<RenewRequest>();
+  const Request renewal = FetchDue<RenewRequest>();
   EXPECT_TRUE(state().IsWanted(renewal));
   Release(waiter.hold);
   EXPECT_FALSE(state().IsWanted(renewal));
@@ -137,8 +129,7 @@ TEST_F(LockStateReleaseTest, ReleaseCrossesRenewal) {
 
 TEST_F(LockStateReleaseTest, NextAcquireTravelsWithReleaseOnce) {
   auto [holder, other] = Contended({.turn = absl::ZeroDuration()}, {.thread = 2});
-  Release(holder->hold);
-  const Request release = Fetch<ReleaseRequest>();
+  const Request release = FetchReleaseOf(holder->hold);
   EXPECT_NE(release.acquire(), nullptr);
   EXPECT_EQ(AcquireOf(release).attempt, 1U);
   EXPECT_TRUE(state().IsWanted(release));
@@ -164,8 +155,7 @@ TEST_F(LockStateReleaseTest, NextAcquireTravelsWithReleaseOnce) {
 TEST_F(LockStateReleaseTest, AcquireFollowsReleaseOfSeveralNames) {
   Make({.several = true});
   auto [holder, other] = Contended({.turn = absl::ZeroDuration()}, {.thread = 2});
-  Release(holder->hold);
-  const Request release = Fetch<ReleaseRequest>();
+  const Request release = FetchReleaseOf(holder->hold);
   EXPECT_EQ(release.acquire(), nullptr);
   const Request acquire = Fetch<AcquireRequest>();  // it does not wait for the reply to the release
   EXPECT_EQ(AcquireOf(acquire).attempt, 1U);
@@ -177,8 +167,7 @@ TEST_F(LockStateReleaseTest, AcquireFollowsReleaseOfSeveralNames) {
 
 TEST_F(LockStateReleaseTest, RepeatOmitsAcquireThatIsNoLongerWanted) {
   auto [holder, other] = Contended({.turn = absl::ZeroDuration()}, {.thread = 2});
-  Release(holder->hold);
-  const Request release = Fetch<ReleaseRequest>();
+  const Request release = FetchReleaseOf(holder->hold);
   GiveUp(*other);
   EXPECT_TRUE(state().IsWanted(release)) << "the tombstone refuses its acquire";
   const Request cancel = Fetch<CancelRequest>();
@@ -186,14 +175,12 @@ TEST_F(LockStateReleaseTest, RepeatOmitsAcquireThatIsNoLongerWanted) {
   EXPECT_TRUE(cancel.leaves_tombstone());
   Deliver(release, Silence(/*may_have_executed=*/false));
   Deliver(cancel, Cancelled());
-  PassTo(state().next_request_at());
-  EXPECT_EQ(Fetch<ReleaseRequest>().acquire(), nullptr);
+  EXPECT_EQ(FetchDue<ReleaseRequest>().acquire(), nullptr);
 }
 
 TEST_F(LockStateReleaseTest, RepeatsCleanupsAtOnceAfterReconnect) {
   Waiter& waiter = Hold();
-  Release(waiter.hold);
-  Deliver(Fetch<ReleaseRequest>(), Silence());
+  Deliver(FetchReleaseOf(waiter.hold), Silence());
   Deliver(Fetch<ReleaseRequest>(), Silence());  // repeated once at once, on a new connection
   EXPECT_TRUE(Quiet());
   state().OnReconnected(now());
@@ -203,8 +190,8 @@ TEST_F(LockStateReleaseTest, RepeatsCleanupsAtOnceAfterReconnect) {
 TEST_F(LockStateReleaseTest, LeaseSurvivesReleaseOfHoldsByLock) {
   Make({.reentrant = true});
   Waiter& lease = Hold();
-  Acquire({.face = Face::kStd});
-  Acquire({.face = Face::kStd});
+  for (int i = 0; i < 3; ++i) Acquire({.face = Face::kStd});
+  EXPECT_TRUE(state().UnlockInner(1));
   ReleaseStd();
   EXPECT_TRUE(Valid(lease));
   EXPECT_TRUE(Quiet());
@@ -235,8 +222,7 @@ TEST_F(LockStateReleaseTest, OptionsOutliveEventThatEndsHold) {
 
 TEST_F(LockStateReleaseTest, LateRenewalProlongsCleanup) {
   Waiter& waiter = Hold();
-  Pass(kThird);
-  const Request renewal = Fetch<RenewRequest>();
+  const Request renewal = FetchDue<RenewRequest>();
   Release(waiter.hold);
   Pass(kThird);
   Deliver(renewal, HoldRef());
@@ -250,10 +236,8 @@ TEST_F(LockStateReleaseTest, LateRenewalProlongsCleanup) {
 }
 
 TEST_F(LockStateReleaseTest, UnansweredAcquireProlongsCleanup) {
-  Waiter& waiter = Acquire();
-  Deliver(Fetch<AcquireRequest>(), Silence());  // may be executed at any time
-  PassTo(state().next_request_at());
-  Deliver(Fetch<AcquireRequest>(), Granted());
+  Waiter& waiter = Answered(Silence());  // may be executed at any time
+  Deliver(FetchDue<AcquireRequest>(), Granted());
   Pass(kLease);
   Expire();
   EXPECT_FALSE(Valid(waiter));

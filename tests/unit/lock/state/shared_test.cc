@@ -13,8 +13,7 @@ class SharedStateTest : public LockStateTest {
   static Result HeldWith(int64_t others) { return {.what = StillHeld{.others = others}}; }
   // A reader whose grant says how many others wait.
   Waiter& Read(uint64_t thread, int64_t others = 0) {
-    Waiter& waiter = Acquire({.thread = thread});
-    Deliver(Fetch<AcquireRequest>(), Granted(others));
+    Waiter& waiter = Answered(Granted(others), {.thread = thread});
     EXPECT_EQ(waiter.state, State::kGranted);
     return waiter;
   }
@@ -150,17 +149,14 @@ TEST_F(SharedStateTest, LaterReaderWaitsForRequestOfSameTurn) {
 
 // The turn begins with the first attempt, which has the place in the queue.
 TEST_F(SharedStateTest, HeartbeatDoesNotLetLaterReadersWaitForRequest) {
-  Acquire({.thread = 1});
-  Deliver(Fetch<AcquireRequest>(), Queued());
-  Pass(kThird);
-  Deliver(Fetch<AcquireRequest>(), Queued());
+  Answered(Queued(), {.thread = 1});
+  Deliver(FetchDue<AcquireRequest>(), Queued());
   EXPECT_EQ(Acquire({.thread = 2}).state, State::kElsewhere);
 }
 
 TEST_F(SharedStateTest, JoiningHoldAtRiskDoesNotHideRecovery) {
   Read(1);
-  Pass(kThird);
-  Deliver(Fetch<RenewRequest>(), Silence());
+  Deliver(FetchDue<RenewRequest>(), Silence());
   EXPECT_THAT(Notices(), ::testing::ElementsAre(Notice::Kind::kAtRisk));
   EXPECT_EQ(Acquire({.thread = 2, .turn = kLease}).state, State::kGranted);
   Pass(kThird / 2);

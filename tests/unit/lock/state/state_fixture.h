@@ -116,6 +116,12 @@ class LockStateTest : public ::testing::Test {
     waiter.parked = waiter.state == State::kWaiting;
     return waiter;
   }
+  // A thread that asks, and its answer.
+  Waiter& Answered(const Result& result, const Want& want = {}) {
+    Waiter& waiter = Acquire(want);
+    Deliver(Fetch<AcquireRequest>(), result);
+    return waiter;
+  }
   void GiveUp(Waiter& waiter, State as = State::kBusy) {
     state_->GiveUp(waiter, as, now_, Fresh());
   }
@@ -125,8 +131,20 @@ class LockStateTest : public ::testing::Test {
   }
   Released Release(uint64_t hold) { return state_->Release(hold, now_, Fresh()); }
   Released Unlock(uint64_t thread) { return state_->Unlock(thread, now_, Fresh()); }
+  std::optional<Request> NextAtExit(base::Instant resumes) {
+    return state_->NextAtExit(resumes, now_, Fresh());
+  }
   void ReleaseStd() { state_->ReleaseStd(now_, Fresh()); }
   void Expire() { state_->Expire(now_, Fresh()); }
+  void PassToExpiry() {
+    PassTo(state_->next_expiry());
+    Expire();
+  }
+  // Why the only hold was lost in the last event.
+  std::string LostBecause() const {
+    EXPECT_EQ(effects_.lost.size(), 1U);
+    return std::string(effects_.lost_because.Text());
+  }
   bool Valid(const Waiter& waiter) const { return state_->Valid(waiter.hold, now_); }
 
   std::optional<Request> Next() { return state_->NextRequest(now_); }
@@ -142,6 +160,17 @@ class LockStateTest : public ::testing::Test {
         << "it is of kind " << request->what.index();
     EXPECT_EQ(request->sent, now_);
     return *request;
+  }
+  // The same, at the time for which it is planned.
+  template <class What>
+  Request FetchDue() {
+    PassTo(state_->next_request_at());
+    return Fetch<What>();
+  }
+  // The release of that hold.
+  Request FetchReleaseOf(uint64_t hold) {
+    Release(hold);
+    return Fetch<ReleaseRequest>();
   }
   bool Quiet() { return !Next().has_value(); }
 
@@ -180,17 +209,15 @@ class LockStateTest : public ::testing::Test {
             .lease = AcquireOf(request).terms.lease};
   }
 
-  // A thread that has the lock.
-  Waiter& Hold(const Want& want = {}) {
-    Waiter& waiter = Acquire(want);
-    Deliver(Fetch<AcquireRequest>(), Granted(0, want.lease + want.grace));
+  // A thread that has the lock, for which that many clients wait.
+  Waiter& Hold(const Want& want = {}, int64_t others = 0) {
+    Waiter& waiter = Answered(Granted(others, want.lease + want.grace), want);
     EXPECT_EQ(waiter.state, State::kGranted);
     return waiter;
   }
   // A thread that waits in the server's queue.
   Waiter& Queue(Want want = {}) {
-    Waiter& waiter = Acquire(want);
-    Deliver(Fetch<AcquireRequest>(), Queued());
+    Waiter& waiter = Answered(Queued(), want);
     EXPECT_EQ(waiter.state, State::kWaiting);
     return waiter;
   }

@@ -12,8 +12,8 @@ class LockStateStayTakenTest : public LockStateTest {
   static constexpr uint64_t kUntilLong = kToken + 600'000'000;
 
   Waiter& HoldFor(absl::Duration at_least) {
-    Waiter& waiter = Acquire({.whole = true, .at_least = at_least});
-    Deliver(Fetch<AcquireRequest>(), Granted(0, std::max(kLease, at_least)));
+    Waiter& waiter =
+        Answered(Granted(0, std::max(kLease, at_least)), {.whole = true, .at_least = at_least});
     EXPECT_EQ(waiter.state, State::kGranted);
     return waiter;
   }
@@ -47,8 +47,8 @@ TEST_F(LockStateStayTakenTest, RenewalsAskForTheUsualLease) {
 
 TEST_F(LockStateStayTakenTest, IsNotPassedOn) {
   Waiter& first = Acquire({.whole = true, .turn = kLong, .at_least = kShort});
-  const Waiter& other = Acquire({.thread = 2, .whole = true, .turn = kLong, .at_least = kShort});
-  Deliver(Fetch<AcquireRequest>(), Granted());
+  const Waiter& other =
+      Answered(Granted(), {.thread = 2, .whole = true, .turn = kLong, .at_least = kShort});
   Release(first.hold);
   EXPECT_EQ(other.state, State::kWaiting);
   const Request release = Fetch<ReleaseRequest>();
@@ -61,8 +61,7 @@ TEST_F(LockStateStayTakenTest, IsNotPassedOn) {
 
 // A killed process has had the lock for as long.
 TEST_F(LockStateStayTakenTest, RestOfAClaimIsNotEnough) {
-  Waiter& waiter = Acquire({.whole = true, .at_least = kLong});
-  Deliver(Fetch<AcquireRequest>(), Queued());
+  Waiter& waiter = Answered(Queued(), {.whole = true, .at_least = kLong});
   Pass(absl::Seconds(1));
   Deliver(Fetch<AcquireRequest>(), Granted(0, kLease));
   EXPECT_EQ(waiter.state, State::kWaiting);
@@ -110,8 +109,8 @@ TEST_F(LockStateStayTakenTest, UnansweredRequestDoesNotCount) {
 
 TEST_F(LockStateStayTakenTest, AtMostStillEndsTheHold) {
   const base::Instant ends = now() + absl::Seconds(10);
-  Waiter& waiter = Acquire({.whole = true, .at_most = absl::Seconds(10), .at_least = kLong});
-  Deliver(Fetch<AcquireRequest>(), Granted(0, kLong));
+  Waiter& waiter =
+      Answered(Granted(0, kLong), {.whole = true, .at_most = absl::Seconds(10), .at_least = kLong});
   EXPECT_EQ(state().Deadline(waiter.hold), ends);
   PassTo(ends - kLead);
   Expire();

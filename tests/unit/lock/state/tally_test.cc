@@ -19,8 +19,7 @@ class TallyStateTest : public LockStateTest {
     return stats;
   }
   void ReleaseAtServer(const Waiter& holder) {
-    Release(holder.hold);
-    Deliver(Fetch<ReleaseRequest>(), ReleasedThen());
+    Deliver(FetchReleaseOf(holder.hold), ReleasedThen());
     EXPECT_EQ(state().Outcome(holder.hold).kind, Kind::kDone);
   }
 };
@@ -90,11 +89,9 @@ TEST_F(TallyStateTest, LossEndsHoldButIsNoRelease) {
 
 TEST_F(TallyStateTest, CountsRenewalsAndFailures) {
   Hold();
-  Pass(kThird);
-  Deliver(Fetch<RenewRequest>(), HoldRef());
+  Deliver(FetchDue<RenewRequest>(), HoldRef());
   EXPECT_EQ(Counted().renewed, 1);
-  Pass(kThird);
-  Deliver(Fetch<RenewRequest>(), Silence());
+  Deliver(FetchDue<RenewRequest>(), Silence());
   Pass(absl::Seconds(1));
   Deliver(Fetch<RenewRequest>(), Silence());
   EXPECT_EQ(Counted().renewed, 1);

@@ -38,8 +38,7 @@ class LockStateTurnTest : public LockStateTest {
   }
   // Two holds go back to the server, and one does not. Each time, the thread comes again at once.
   Waiter& ComesAgain(absl::Duration turn = kTurn) {
-    Waiter& first = Acquire(OfThread(1, turn));
-    Deliver(Fetch<AcquireRequest>(), Granted(/*others=*/1));
+    Waiter& first = Answered(Granted(/*others=*/1), OfThread(1, turn));
     GoesBack(first);
     GoesBack(Wait(turn));
     EXPECT_EQ(Release(Wait(turn).hold).kind, Kind::kDone);
@@ -108,11 +107,9 @@ TEST_F(LockStateTurnTest, HandsOverAtOnceIfThreadsStayAway) {
 TEST_F(LockStateTurnTest, HandsOverAtOnceIfThreadDoesNotComeBack) {
   Waiter& holder = ComesAgain();
   Release(holder.hold);
-  PassTo(state().next_request_at());
-  Deliver(Fetch<ReleaseRequest>(), ReleasedThen());
+  Deliver(FetchDue<ReleaseRequest>(), ReleasedThen());
   Pass(kTurn);
-  Waiter& late = Acquire(OfThread(1));
-  Deliver(Fetch<AcquireRequest>(), Granted(/*others=*/1));
+  Waiter& late = Answered(Granted(/*others=*/1), OfThread(1));
   GoesBack(late);
 }
 
@@ -134,8 +131,7 @@ TEST_F(LockStateTurnTest, OneAbsenceAfterHandoverDoesNotCount) {
 }
 
 TEST_F(LockStateTurnTest, TwoAbsencesAfterHandoversCount) {
-  Waiter& first = Acquire(OfThread(1));
-  Deliver(Fetch<AcquireRequest>(), Granted(/*others=*/1));
+  Waiter& first = Answered(Granted(/*others=*/1), OfThread(1));
   GoesBack(first);
   GoesBack(Wait());
   Pass(kTurn);
@@ -194,8 +190,7 @@ TEST_F(LockStateTurnTest, HoldWithWholeLeaseIsNotCached) {
   const uint64_t hold = ComesAgain().hold;
   Pass(ConfirmAfter(kClaim));
   Deliver(Fetch<RenewRequest>(), HoldRef());
-  PassTo(state().next_request_at());
-  const Request renewal = Fetch<RenewRequest>();
+  const Request renewal = FetchDue<RenewRequest>();
   EXPECT_EQ(renewal.lease, kLease) << "the turn is over";
   Deliver(renewal, HoldRef());
   EXPECT_EQ(Release(hold).kind, Kind::kUnconfirmed);
@@ -217,8 +212,7 @@ TEST_F(LockStateTurnTest, HoldWhoseThreadDoesNotRunGetsALongerClaimFirst) {
   EXPECT_EQ(longer.lease, kShortestClaim);
   Deliver(longer, HoldRef());
   EXPECT_EQ(state().next_request_at(), now() + ConfirmAfter(kShortestClaim));
-  PassTo(state().next_request_at());
-  EXPECT_EQ(Fetch<RenewRequest>().lease, kLease) << "this section is long";
+  EXPECT_EQ(FetchDue<RenewRequest>().lease, kLease) << "this section is long";
 }
 
 TEST_F(LockStateTurnTest, HoldThatOutlastsTurnGetsALongerClaimFirst) {
@@ -229,12 +223,11 @@ TEST_F(LockStateTurnTest, HoldThatOutlastsTurnGetsALongerClaimFirst) {
 
 TEST_F(LockStateTurnTest, GoesBackAtExit) {
   Release(ComesAgain().hold);
-  Effects effects;
   const base::Instant resumes = now() + absl::Milliseconds(300);
-  const std::optional<Request> request = state().NextAtExit(resumes, now(), effects);
+  const std::optional<Request> request = NextAtExit(resumes);
   ASSERT_TRUE(request);
   EXPECT_TRUE(std::holds_alternative<ReleaseRequest>(request->what));
-  EXPECT_FALSE(state().NextAtExit(resumes, now(), effects));
+  EXPECT_FALSE(NextAtExit(resumes));
   Deliver(*request, ReleasedThen());
   EXPECT_TRUE(state().idle());
 }
@@ -242,8 +235,7 @@ TEST_F(LockStateTurnTest, GoesBackAtExit) {
 // A destructor that runs after exit() began may use the lock, which then goes back at once.
 TEST_F(LockStateTurnTest, HoldLastsThroughExitAndIsNotCached) {
   const uint64_t hold = ComesAgain().hold;
-  Effects effects;
-  EXPECT_FALSE(state().NextAtExit(now() + absl::Milliseconds(300), now(), effects));
+  EXPECT_FALSE(NextAtExit(now() + absl::Milliseconds(300)));
   EXPECT_EQ(Release(hold).kind, Kind::kUnconfirmed);
 }
 
@@ -259,8 +251,7 @@ TEST_F(LockStateTurnTest, StaysClaimWhileHoldsAreShort) {
     EXPECT_EQ(renewal.lease, kClaim) << i;
     Deliver(renewal, HoldRef());
   }
-  PassTo(state().next_request_at());
-  EXPECT_EQ(Fetch<RenewRequest>().lease, kLease) << "this section is longer";
+  EXPECT_EQ(FetchDue<RenewRequest>().lease, kLease) << "this section is longer";
 }
 
 TEST_F(LockStateTurnTest, OtherLeasesAreWholeFromStart) {
@@ -316,28 +307,6 @@ class ReadTurnTest : public LockStateTurnTest {
   }
 };
 
-TEST_F(ReadTurnTest, ReturningReaderNeedsNoServer) {
-  Cache();
-  for (int i = 0; i < 100; ++i) {
-    const Waiter& first = Acquire(OfThread(1));
-    const Waiter& second = Acquire(OfThread(2));
-    EXPECT_EQ(first.state, State::kGranted);
-    EXPECT_EQ(second.state, State::kGranted);
-    EXPECT_EQ(Release(first.hold).kind, Kind::kDone);
-    EXPECT_EQ(Release(second.hold).kind, Kind::kDone);
-    EXPECT_TRUE(Quiet());
-  }
-}
-
-TEST_F(ReadTurnTest, CachedReadGoesBackSoonAfterTurn) {
-  const base::Instant end = now() + kTurn;
-  Cache();
-  EXPECT_EQ(state().next_request_at(), end + kTurn / 8);
-  PassTo(end + kTurn / 8);
-  Deliver(Fetch<ReleaseRequest>(), ReleasedThen());
-  EXPECT_TRUE(state().idle());
-}
-
 TEST_F(ReadTurnTest, OneQuestionBeginsNextTurn) {
   Cache();
   for (int i = 0; i < 10; ++i) {
@@ -372,19 +341,8 @@ TEST_F(ReadTurnTest, FailedQuestionEndsTurn) {
 TEST_F(ReadTurnTest, NoTurnWhileWriterIsKnownToWait) {
   Leave(Wait());
   Leave(Wait());
-  Waiter& reader = Acquire(OfThread(1));
-  Deliver(Fetch<AcquireRequest>(), Granted(/*others=*/1, kClaim));
+  Waiter& reader = Answered(Granted(/*others=*/1, kClaim), OfThread(1));
   Leave(reader);
-}
-
-TEST_F(ReadTurnTest, ReadsWithoutWritersGoBackAtOnce) {
-  for (int i = 0; i < 5; ++i) {
-    Waiter& reader = Acquire(OfThread(1));
-    const Request acquire = Fetch<AcquireRequest>();
-    EXPECT_FALSE(AcquireOf(acquire).is_brief());
-    Deliver(acquire, Granted());
-    Leave(reader);
-  }
 }
 
 TEST_F(ReadTurnTest, WritersAreForgottenAfterFifteenTurns) {
@@ -412,29 +370,52 @@ TEST_F(ReadTurnTest, WriteOfSameClientEndsTurn) {
   Leave(reader);
 }
 
-class PermitTurnTest : public ReadTurnTest {
+// What readers and permits have in common.
+class SharedTurnTest : public ReadTurnTest, public ::testing::WithParamInterface<GrantUse> {
  protected:
-  PermitTurnTest() { Make({.use = GrantUse::kPermit}); }
+  SharedTurnTest() { Make({.use = GetParam(), .reentrant = reads()}); }
+  static bool reads() { return GetParam() == GrantUse::kShared; }
 };
+INSTANTIATE_TEST_SUITE_P(OfEachUse, SharedTurnTest,
+                         ::testing::Values(GrantUse::kShared, GrantUse::kPermit));
 
-TEST_F(PermitTurnTest, ReturningThreadNeedsNoServer) {
+TEST_P(SharedTurnTest, CachingEndsWithTurnOrSoonAfter) {
+  const base::Instant end = now() + kTurn + (reads() ? kTurn / 8 : absl::ZeroDuration());
+  Cache();
+  EXPECT_EQ(state().next_request_at(), end);
+  Deliver(FetchDue<ReleaseRequest>(), ReleasedThen());
+  EXPECT_TRUE(state().idle());
+}
+
+TEST_P(SharedTurnTest, UncontendedGrantGoesBackAtOnce) {
+  for (int i = 0; i < 5; ++i) {
+    Waiter& waiter = Acquire(OfThread(1));
+    const Request acquire = Fetch<AcquireRequest>();
+    EXPECT_FALSE(AcquireOf(acquire).is_brief());
+    Deliver(acquire, Granted());
+    Leave(waiter);
+  }
+}
+
+TEST_P(SharedTurnTest, ReturningThreadNeedsNoServer) {
   Cache();
   for (int i = 0; i < 100; ++i) {
     const Waiter& again = Acquire(OfThread(1));
     EXPECT_EQ(again.state, State::kGranted);
+    if (reads()) {
+      const Waiter& beside = Acquire(OfThread(2));
+      EXPECT_EQ(beside.state, State::kGranted);
+      EXPECT_EQ(Release(beside.hold).kind, Kind::kDone);
+    }
     EXPECT_EQ(Release(again.hold).kind, Kind::kDone);
     EXPECT_TRUE(Quiet());
   }
 }
 
-TEST_F(PermitTurnTest, CachingEndsWithTurn) {
-  const base::Instant end = now() + kTurn;
-  Cache();
-  EXPECT_EQ(state().next_request_at(), end);
-  PassTo(end);
-  Deliver(Fetch<ReleaseRequest>(), ReleasedThen());
-  EXPECT_TRUE(state().idle());
-}
+class PermitTurnTest : public ReadTurnTest {
+ protected:
+  PermitTurnTest() { Make({.use = GrantUse::kPermit}); }
+};
 
 TEST_F(PermitTurnTest, OtherNumberOfPermitsEndsTurn) {
   Cache();
@@ -457,16 +438,6 @@ TEST_F(PermitTurnTest, GrantByReplyIsClaim) {
   EXPECT_TRUE(AcquireOf(acquire).is_brief());
   Deliver(acquire, Granted(0, kClaim));
   EXPECT_EQ(Release(waiter.hold).kind, Kind::kDone);
-}
-
-TEST_F(PermitTurnTest, UncontendedPermitGoesBackAtOnce) {
-  for (int i = 0; i < 5; ++i) {
-    Waiter& waiter = Acquire(OfThread(1));
-    const Request acquire = Fetch<AcquireRequest>();
-    EXPECT_FALSE(AcquireOf(acquire).is_brief());
-    Deliver(acquire, Granted());
-    Leave(waiter);
-  }
 }
 
 }  // namespace

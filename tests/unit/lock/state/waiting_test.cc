@@ -7,8 +7,7 @@ namespace {
 using LockStateWaitingTest = LockStateTest;
 
 TEST_F(LockStateWaitingTest, TryFailsIfServerStaysSilent) {
-  Waiter& waiter = Acquire({.wait_limit = WaitLimit::kNone});
-  Deliver(Fetch<AcquireRequest>(), Silence());
+  Waiter& waiter = Answered(Silence(), {.wait_limit = WaitLimit::kNone});
   GiveUp(waiter);
   EXPECT_EQ(waiter.state, State::kFailed);
   EXPECT_TRUE(absl::IsUnavailable(waiter.failure));
@@ -19,8 +18,7 @@ TEST_F(LockStateWaitingTest, TryWhileQueuedAndUnreachableAsksAtOnce) {
   Queue();
   Pass(kThird);
   for (int i = 0; i < 5; ++i) {  // until the back-off is long
-    PassTo(state().next_request_at());
-    Deliver(Fetch<AcquireRequest>(), Silence());
+    Deliver(FetchDue<AcquireRequest>(), Silence());
   }
   EXPECT_TRUE(Quiet());
   Waiter& waiter = Acquire({.thread = 2, .wait_limit = WaitLimit::kNone});
@@ -42,11 +40,9 @@ TEST_F(LockStateWaitingTest, TryIsRefusedWhenPatientWaiterIsQueued) {
 }
 
 TEST_F(LockStateWaitingTest, HeadAsksWhenHolderCouldExpire) {
-  Acquire();
-  Deliver(Fetch<AcquireRequest>(), Queued(/*position=*/0, absl::Milliseconds(200)));
+  Answered(Queued(/*position=*/0, absl::Milliseconds(200)));
   EXPECT_EQ(state().next_request_at(), now() + absl::Milliseconds(201));
-  PassTo(state().next_request_at());
-  Deliver(Fetch<AcquireRequest>(), Queued(/*position=*/0, absl::ZeroDuration()));
+  Deliver(FetchDue<AcquireRequest>(), Queued(/*position=*/0, absl::ZeroDuration()));
   EXPECT_EQ(state().next_request_at(), now() + absl::Milliseconds(1));
 }
 
@@ -87,37 +83,27 @@ TEST_F(LockStateWaitingTest, WaiterWithoutPositionAsksOnlyWhenGrantEnds) {
   }
 }
 
-TEST_F(LockStateWaitingTest, WaiterOfLongHoldAsksWithHeartbeats) {
-  Queue();
-  EXPECT_EQ(state().next_request_at(), now() + kThird);
-}
-
 TEST_F(LockStateWaitingTest, WaitersNearHeadAskAgainDuringUnusuallyLongWait) {
   Waiter& first = Acquire();
   const Request request = Fetch<AcquireRequest>();
   Deliver(request, Queued());
   Pass(absl::Milliseconds(100));
   DeliverGrant(GrantOf(request));
-  Release(first.hold);
-  Deliver(Fetch<ReleaseRequest>(), ReleasedThen());
-  Acquire();
-  Deliver(Fetch<AcquireRequest>(), Queued(/*position=*/3));
+  Deliver(FetchReleaseOf(first.hold), ReleasedThen());
+  Answered(Queued(/*position=*/3));
   for (const int64_t wait_ms : {250, 250, 310, 495}) {
     EXPECT_EQ(state().next_request_at(), now() + absl::Milliseconds(wait_ms + 3 * 20));
-    PassTo(state().next_request_at());
-    Deliver(Fetch<AcquireRequest>(), Queued(/*position=*/3));
+    Deliver(FetchDue<AcquireRequest>(), Queued(/*position=*/3));
   }
-  PassTo(state().next_request_at());
-  Deliver(Fetch<AcquireRequest>(), Queued(/*position=*/16));
+  Deliver(FetchDue<AcquireRequest>(), Queued(/*position=*/16));
   EXPECT_EQ(state().next_request_at(), now() + kThird);
 }
 
 // Its thread may be one that a destructor joins, so it goes on waiting.
 TEST_F(LockStateWaitingTest, LeavesQueueAtExitAndReturnsLater) {
   Waiter& waiter = Queue();
-  Effects effects;
   const base::Instant resumes = now() + absl::Milliseconds(300);
-  const std::optional<Request> left = state().NextAtExit(resumes, now(), effects);
+  const std::optional<Request> left = NextAtExit(resumes);
   ASSERT_TRUE(left);
   EXPECT_TRUE(std::holds_alternative<CancelRequest>(left->what));
   Deliver(*left, Cancelled());
@@ -129,14 +115,11 @@ TEST_F(LockStateWaitingTest, LeavesQueueAtExitAndReturnsLater) {
 }
 
 TEST_F(LockStateWaitingTest, ReleaseAtExitAsksForNothing) {
-  Waiter& holder = Acquire();
-  Deliver(Fetch<AcquireRequest>(), Granted());
+  Waiter& holder = Answered(Granted());
   Acquire();
-  Effects effects;
   const base::Instant resumes = now() + absl::Milliseconds(300);
-  EXPECT_FALSE(state().NextAtExit(resumes, now(), effects));
-  Release(holder.hold);
-  EXPECT_FALSE(std::get<ReleaseRequest>(Fetch<ReleaseRequest>().what).next);
+  EXPECT_FALSE(NextAtExit(resumes));
+  EXPECT_FALSE(std::get<ReleaseRequest>(FetchReleaseOf(holder.hold).what).next);
   EXPECT_EQ(state().next_request_at(), resumes);
 }
 
@@ -187,8 +170,8 @@ TEST_F(LockStateWaitingTest, RepeatsUnansweredAcquireWithBackoff) {
 
 TEST_F(LockStateWaitingTest, RefusalFailsAllWaiters) {
   Waiter& first = Acquire();
-  Waiter& second = Acquire({.thread = 2, .wait_limit = WaitLimit::kBounded});
-  Deliver(Fetch<AcquireRequest>(), Refusal(absl::PermissionDeniedError("NOPERM")));
+  Waiter& second = Answered(Refusal(absl::PermissionDeniedError("NOPERM")),
+                            {.thread = 2, .wait_limit = WaitLimit::kBounded});
   for (const Waiter* waiter : {&first, &second}) {
     EXPECT_EQ(waiter->state, State::kFailed);
     EXPECT_TRUE(absl::IsPermissionDenied(waiter->failure));
@@ -199,28 +182,23 @@ TEST_F(LockStateWaitingTest, RefusalFailsAllWaiters) {
 
 TEST_F(LockStateWaitingTest, FullMemoryFailsAcquireButNotHeartbeat) {
   Waiter& queued = Queue({.wait_limit = WaitLimit::kBounded});
-  Pass(kThird);
-  Deliver(Fetch<AcquireRequest>(), Refusal(absl::ResourceExhaustedError("OOM")));
+  Deliver(FetchDue<AcquireRequest>(), Refusal(absl::ResourceExhaustedError("OOM")));
   EXPECT_EQ(queued.state, State::kWaiting);
-  PassTo(state().next_request_at());
-  Deliver(Fetch<AcquireRequest>(), Queued());
+  Deliver(FetchDue<AcquireRequest>(), Queued());
   GiveUp(queued);
   EXPECT_EQ(queued.state, State::kBusy);
   Deliver(Fetch<CancelRequest>(), Cancelled());
-  Waiter& fresh = Acquire();
-  Deliver(Fetch<AcquireRequest>(), Refusal(absl::ResourceExhaustedError("OOM")));
+  Waiter& fresh = Answered(Refusal(absl::ResourceExhaustedError("OOM")));
   EXPECT_EQ(fresh.state, State::kFailed);
 }
 
 TEST_F(LockStateWaitingTest, EndlessWaitersFailOnceUnreachable) {
   Make({.unreachable_after = absl::Seconds(2)});
   Waiter& endless = Acquire();
-  Waiter& bounded = Acquire({.thread = 2, .wait_limit = WaitLimit::kBounded});
-  Deliver(Fetch<AcquireRequest>(), Silence());
+  Waiter& bounded = Answered(Silence(), {.thread = 2, .wait_limit = WaitLimit::kBounded});
   const base::Instant since = now();
   while (endless.state == State::kWaiting) {
-    PassTo(state().next_request_at());
-    Deliver(Fetch<AcquireRequest>(), Silence());
+    Deliver(FetchDue<AcquireRequest>(), Silence());
   }
   EXPECT_EQ(endless.state, State::kFailed);
   EXPECT_TRUE(absl::IsUnavailable(endless.failure));
@@ -240,8 +218,7 @@ TEST_F(LockStateWaitingTest, NewWaiterHasItsOwnUnreachableAfter) {
     Deliver(Fetch<AcquireRequest>(), Silence());
     PassTo(state().next_request_at());
   }
-  Waiter& late = Acquire({.thread = 2});
-  Deliver(Fetch<AcquireRequest>(), Silence());
+  Waiter& late = Answered(Silence(), {.thread = 2});
   EXPECT_EQ(late.state, State::kWaiting);
   Pass(absl::Seconds(2));
   Deliver(Fetch<AcquireRequest>(), Silence());
@@ -270,8 +247,7 @@ TEST_F(LockStateWaitingTest, OutageBeginsWithFirstUnansweredCommand) {
 
 TEST_F(LockStateWaitingTest, EndlessWaiterIsNeverRefusedAsBusy) {
   Waiter& waiter = Queue();
-  Pass(kThird);
-  Fetch<AcquireRequest>();
+  FetchDue<AcquireRequest>();
   GiveUp(waiter);
   EXPECT_EQ(waiter.state, State::kFailed);
   EXPECT_TRUE(absl::IsUnavailable(waiter.failure));
@@ -280,8 +256,7 @@ TEST_F(LockStateWaitingTest, EndlessWaiterIsNeverRefusedAsBusy) {
 TEST_F(LockStateWaitingTest, ChangeOfTermsDoesNotEndOutage) {
   Make({.unreachable_after = absl::Seconds(2)});
   Waiter& first = Acquire({.wait_limit = WaitLimit::kBounded, .manual = true});
-  Waiter& second = Acquire({.thread = 2});
-  Deliver(Fetch<AcquireRequest>(), Silence(false));
+  Waiter& second = Answered(Silence(false), {.thread = 2});
   Pass(absl::Seconds(2));
   GiveUp(first);
   EXPECT_EQ(first.state, State::kFailed);
@@ -304,8 +279,7 @@ TEST_F(LockStateWaitingTest, TimeoutAfterLockWasSeenTakenIsBusy) {
       Contended({.turn = absl::ZeroDuration()},
                 {.thread = 2, .wait_limit = WaitLimit::kBounded, .turn = absl::ZeroDuration()});
   Pass(absl::Milliseconds(20));
-  Release(holder->hold);
-  Fetch<ReleaseRequest>();
+  FetchReleaseOf(holder->hold);
   GiveUp(*other);
   EXPECT_EQ(other->state, State::kBusy);
 }

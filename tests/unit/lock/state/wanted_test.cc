@@ -61,8 +61,7 @@ TEST_F(LockStateWantedTest, TryWaitingForReplyIsNotAWaiter) {
   Acquire(Told());
   Want tries = Told(2);
   tries.wait_limit = WaitLimit::kNone;
-  Acquire(tries);
-  Deliver(Fetch<AcquireRequest>(), Granted());
+  Answered(Granted(), tries);
   EXPECT_EQ(Tells(), 0);
 }
 
@@ -99,8 +98,7 @@ TEST_F(LockStateWantedTest, NextHoldIsToldAtOnceIfThreadsStillWait) {
 }
 
 TEST_F(LockStateWantedTest, GrantTellsHoldIfOthersWait) {
-  const Waiter& asked = Acquire(Told());
-  Deliver(Fetch<AcquireRequest>(), Granted(/*others=*/1));
+  const Waiter& asked = Answered(Granted(/*others=*/1), Told());
   EXPECT_EQ(Tells(), 1);
   EXPECT_TRUE(asked.view->Wanted().stop_requested());
   Make({});
@@ -133,8 +131,7 @@ TEST_F(LockStateWantedTest, LateResultTellsHold) {
   Acquire(Told());
   const Request first = Fetch<AcquireRequest>();
   Deliver(first, Queued());
-  PassTo(state().next_request_at());
-  const Request heartbeat = Fetch<AcquireRequest>();
+  const Request heartbeat = FetchDue<AcquireRequest>();
   DeliverGrant(GrantOf(first));
   EXPECT_EQ(Tells(), 0);
   Deliver(heartbeat, Granted(/*others=*/1));
@@ -143,13 +140,11 @@ TEST_F(LockStateWantedTest, LateResultTellsHold) {
 
 TEST_F(LockStateWantedTest, RenewalTellsHoldIfMessageWasLost) {
   Hold(Told());
-  Pass(kThird);
-  const Request renewal = Fetch<RenewRequest>();
+  const Request renewal = FetchDue<RenewRequest>();
   EXPECT_EQ(As<RenewRequest>(renewal).last_token, 0) << "no tokens are reserved";
   Deliver(renewal, HeldWith(0));
   EXPECT_EQ(Tells(), 0);
-  Pass(kThird);
-  Deliver(Fetch<RenewRequest>(), HeldWith(2));
+  Deliver(FetchDue<RenewRequest>(), HeldWith(2));
   EXPECT_EQ(Tells(), 1);
 }
 
@@ -177,8 +172,7 @@ TEST_F(LockStateWantedTest, ExtensionTellsManualHold) {
 TEST_F(LockStateWantedTest, HoldIsNotToldBeforeReplicasConfirmIt) {
   Want acked = Told();
   acked.acks = 1;
-  const Waiter& holder = Acquire(acked);
-  Deliver(Fetch<AcquireRequest>(), Granted(/*others=*/1));
+  const Waiter& holder = Answered(Granted(/*others=*/1), acked);
   EXPECT_EQ(Tells(), 0) << "it may be given back";
   const std::optional<Request> confirmation = state().Confirm(holder.hold, now() + kThird, now());
   ASSERT_TRUE(confirmation.has_value());

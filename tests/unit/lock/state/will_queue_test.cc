@@ -8,11 +8,9 @@ class WillQueueTest : public LockStateTest {
  protected:
   // The lock is released while that many waiters of other clients wait.
   void HandOver(int64_t others) {
-    Waiter& waiter = Acquire();
-    Deliver(Fetch<AcquireRequest>(), Granted(others));
+    Waiter& waiter = Answered(Granted(others));
     ASSERT_EQ(waiter.state, State::kGranted);
-    Release(waiter.hold);
-    Fetch<ReleaseRequest>();
+    FetchReleaseOf(waiter.hold);
   }
 };
 
@@ -24,8 +22,7 @@ TEST_F(WillQueueTest, ReplyMayStayUnreadForTwiceUsualWait) {
   NewGrant news = GrantOf(acquire);
   news.others = 1;
   DeliverGrant(news);
-  Release(waiter.hold);
-  Fetch<ReleaseRequest>();
+  FetchReleaseOf(waiter.hold);
   Acquire();
   EXPECT_EQ(Fetch<AcquireRequest>().unread_for, absl::Microseconds(800));
 }
