@@ -60,6 +60,7 @@ class AcquireOperationTest : public LockStateTest {
 
 TEST_F(AcquireOperationTest, CancelsItsRequestWhenItsWaitIsOver) {
   Thread& thread = CallAndQueue(absl::Milliseconds(200));
+  EXPECT_EQ(Resume(thread).until, now() + absl::Milliseconds(200));
   Pass(absl::Milliseconds(200));
   const Action run = Resume(thread);
   ASSERT_EQ(run.kind, Action::Kind::kRun);
@@ -154,14 +155,6 @@ TEST_F(ListeningTest, KeepsGrantThatCameWhileItSubscribed) {
   EXPECT_EQ(thread.state(), State::kGranted);
 }
 
-TEST_F(AcquireOperationTest, SleepsNoLongerThanItsWait) {
-  Thread& thread = Call(absl::Milliseconds(200));
-  ASSERT_EQ(Resume(thread).kind, Action::Kind::kRun);
-  const Action sleep = Resume(thread, Queued());
-  ASSERT_EQ(sleep.kind, Action::Kind::kSleep);
-  EXPECT_EQ(sleep.until, now() + absl::Milliseconds(200));
-}
-
 TEST_F(AcquireOperationTest, WaitsAgainAfterSleepingThroughItsHold) {
   Thread& thread = CallAndQueue();
   DeliverGrant({.grant = state().grant_id(), .attempt = 1, .token = kToken, .lease = kLease});
@@ -246,6 +239,12 @@ class ConfirmedAcquireTest : public AcquireOperationTest {
     EXPECT_EQ(Resume(thread, result).kind, Action::Kind::kRun);
     return thread;
   }
+  // It has been given back. Answers until when the call pauses.
+  base::Instant PauseAfter(Thread& thread, const Result& given_back = {.what = Freed()}) {
+    const Action pause = Resume(thread, given_back);
+    EXPECT_EQ(pause.kind, Action::Kind::kSleep);
+    return pause.until;
+  }
 };
 
 TEST_F(ConfirmedAcquireTest, EndsWhenReplicasConfirmGrant) {
@@ -260,9 +259,7 @@ TEST_F(ConfirmedAcquireTest, EndsWhenReplicasConfirmGrant) {
 TEST_F(ConfirmedAcquireTest, AsksAgainIfTooFewReplicasConfirm) {
   Thread& thread = CallInVain();
   EXPECT_TRUE(std::holds_alternative<ReleaseRequest>(thread.operation.request().what));
-  const Action pause = Resume(thread, {.what = Freed()});
-  ASSERT_EQ(pause.kind, Action::Kind::kSleep);
-  PassTo(pause.until);
+  PassTo(PauseAfter(thread));
   EXPECT_EQ(Resume(thread).kind, Action::Kind::kRun);
   EXPECT_EQ(Resume(thread, Granted()).kind, Action::Kind::kConfirm);
 }
@@ -279,9 +276,8 @@ TEST_F(ConfirmedAcquireTest, PauseEndsWithItsObject) {
   for (const Operation::Event event : {Operation::Event{.gone = true}, {.stopped = true}}) {
     Make({});
     Thread& thread = CallInVain();
-    const Action pause = Resume(thread, {.what = Freed()});
-    ASSERT_EQ(pause.kind, Action::Kind::kSleep);
-    EXPECT_EQ(Resume(thread).until, pause.until) << "it was woken too early";
+    const base::Instant until = PauseAfter(thread);
+    EXPECT_EQ(Resume(thread).until, until) << "it was woken too early";
     EXPECT_EQ(Resume(thread, event).kind, Action::Kind::kDone);
     EXPECT_EQ(thread.operation.waiter().failure.message(), "given back: 0 of 1");
   }
@@ -295,10 +291,9 @@ TEST_F(ConfirmedAcquireTest, UnansweredGivingBackIsLeftToTheBackground) {
 
 TEST_F(ConfirmedAcquireTest, BusyLockDoesNotHideWhyAGrantWasGivenBack) {
   Thread& thread = CallInVain(absl::Milliseconds(100));
-  const Action pause = Resume(thread, NoResult());
-  ASSERT_EQ(pause.kind, Action::Kind::kSleep);
+  const base::Instant until = PauseAfter(thread, NoResult());
   Deliver(Fetch<ReleaseRequest>(), ReleasedThen());
-  PassTo(pause.until);
+  PassTo(until);
   ASSERT_EQ(Resume(thread).kind, Action::Kind::kRun);
   ASSERT_EQ(Resume(thread, Queued()).kind, Action::Kind::kSleep);
   Pass(absl::Milliseconds(100));
@@ -311,9 +306,9 @@ TEST_F(ConfirmedAcquireTest, BusyLockDoesNotHideWhyAGrantWasGivenBack) {
 TEST_F(ConfirmedAcquireTest, ReaderWhoseGrantWasGivenBackMayJoinElsewhere) {
   Make({.use = GrantUse::kShared});
   Thread& thread = CallInVain();
-  const Action pause = Resume(thread, {.what = Freed()});
+  const base::Instant until = PauseAfter(thread);
   Answered(Granted(/*others=*/1), {.thread = 2});
-  PassTo(pause.until);
+  PassTo(until);
   EXPECT_EQ(Resume(thread).kind, Action::Kind::kDone);
   EXPECT_EQ(thread.state(), State::kElsewhere);
 }
@@ -325,23 +320,20 @@ TEST_F(ConfirmedAcquireTest, RefusedConfirmationIsNotTriedAgain) {
   EXPECT_EQ(thread.operation.waiter().failure.message(), "given back: no WAIT");
 }
 
-TEST_F(AcquireOperationTest, CallOfAnObjectThatIsGoneAsksForNothing) {
+TEST_F(AcquireOperationTest, CallEndsWithItsObject) {
   Thread& thread = Call();
   EXPECT_EQ(Resume(thread, {.subscribed = true, .gone = true}).kind, Action::Kind::kDone);
   EXPECT_EQ(thread.state(), State::kStopped);
-  EXPECT_TRUE(Quiet());
+  EXPECT_TRUE(Quiet()) << "it has asked for nothing";
+  Thread& queued = CallAndQueue();
+  Resume(queued, {.subscribed = true, .gone = true});
+  EXPECT_EQ(queued.state(), State::kStopped);
 }
 
 TEST_F(AcquireOperationTest, AsksIfItIsWokenWhileItSubscribes) {
   Thread& thread = Call();
   ASSERT_EQ(Resume(thread, Operation::Event{}).kind, Action::Kind::kSubscribe);
   EXPECT_EQ(Resume(thread).kind, Action::Kind::kRun);
-}
-
-TEST_F(AcquireOperationTest, WaitEndsWithItsObject) {
-  Thread& thread = CallAndQueue();
-  Resume(thread, {.subscribed = true, .gone = true});
-  EXPECT_EQ(thread.state(), State::kStopped);
 }
 
 TEST_F(AcquireOperationTest, GrantOfACallThatNoDriverFinishesGoesBack) {

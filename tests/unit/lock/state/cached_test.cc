@@ -11,6 +11,10 @@ constexpr absl::Duration kTick = absl::Nanoseconds(1);
 class LockStateCachedTest : public LockStateTest {
  protected:
   LockStateCachedTest() { state().OnSubscribed(); }
+  void MakeSubscribed(const LockState::Config& config) {
+    Make(config);
+    state().OnSubscribed();
+  }
 
   static Want Cacheable(uint64_t thread = 1, Face face = Face::kStd) {
     return {.thread = thread, .face = face, .turn = absl::ZeroDuration(), .cache_for = kKeep};
@@ -120,8 +124,7 @@ TEST_F(LockStateCachedTest, FastTakeRefusesLostGrant) {
   Expire();
   EXPECT_TRUE(effects().lost.empty());
 
-  Make({});
-  state().OnSubscribed();
+  MakeSubscribed({});
   Cache();
   ASSERT_TRUE(TakeCachedNow());
   PassTo(state().next_expiry());
@@ -131,8 +134,7 @@ TEST_F(LockStateCachedTest, FastTakeRefusesLostGrant) {
 TEST_F(LockStateCachedTest, FastLeaveRequiresPlainHold) {
   Hold(Cacheable(1, Face::kStatus));
   EXPECT_FALSE(LeaveCachedNow()) << "a lease";
-  Make({.reentrant = true});
-  state().OnSubscribed();
+  MakeSubscribed({.reentrant = true});
   Hold(Cacheable());
   ASSERT_TRUE(state().Reenter(1, Face::kStd, false, now()).has_value());
   EXPECT_FALSE(LeaveCachedNow()) << "it is entered twice";
@@ -151,8 +153,7 @@ TEST_F(LockStateCachedTest, DrawsTokenOncePerHoldAndNotAfterIt) {
   Unlock(1);
   EXPECT_EQ(state().Current(1, now()).hold, 0U);
 
-  Make({});
-  state().OnSubscribed();
+  MakeSubscribed({});
   Hold(Cacheable());
   Pass(kValid);
   EXPECT_EQ(state().Current(1, now()).token, FencingToken()) << "its lease is over";
@@ -181,12 +182,10 @@ TEST_F(LockStateCachedTest, UnansweredRenewalHidesLastToken) {
   };
   CacheWithoutTokens();
   EXPECT_EQ(released(), 0);
-  Make({});
-  state().OnSubscribed();
+  MakeSubscribed({});
   Deliver(CacheWithoutTokens(), Silence());
   EXPECT_EQ(released(), 0);
-  Make({});
-  state().OnSubscribed();
+  MakeSubscribed({});
   Deliver(CacheWithoutTokens(), HeldWith(kToken + 1'000'000));
   EXPECT_EQ(released(), kToken + 1'000'000);
 }
@@ -203,8 +202,7 @@ TEST_F(LockStateCachedTest, ThreadWaitsForTokensInFlight) {
 
 TEST_F(LockStateCachedTest, ThreadAsksServerIfNoTokensCome) {
   for (const Result& result : {HeldWith(0), Silence(), NotHeld()}) {
-    Make({});
-    state().OnSubscribed();
+    MakeSubscribed({});
     const Request renewal = CacheWithoutTokens();
     Waiter& lease = Acquire(Cacheable(1, Face::kStatus));
     Deliver(renewal, result);
@@ -295,10 +293,7 @@ TEST_F(LockStateCachedTurnTest, RecallWaitsForEndOfTurn) {
 // Readers share a cached grant.
 class LockStateCachedReadsTest : public LockStateCachedTest {
  protected:
-  LockStateCachedReadsTest() {
-    Make({.use = GrantUse::kShared, .reentrant = true});
-    state().OnSubscribed();
-  }
+  LockStateCachedReadsTest() { MakeSubscribed({.use = GrantUse::kShared, .reentrant = true}); }
 };
 
 TEST_F(LockStateCachedReadsTest, AreTakenAgainWithoutServer) {

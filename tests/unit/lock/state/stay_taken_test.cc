@@ -17,21 +17,19 @@ class LockStateStayTakenTest : public LockStateTest {
     EXPECT_EQ(waiter.state, State::kGranted);
     return waiter;
   }
-  ReleaseRequest FetchRelease() { return As<ReleaseRequest>(Fetch<ReleaseRequest>()); }
+  // Until when the release of that hold leaves the lock taken.
+  uint64_t TakenUntil(const Waiter& holder) {
+    return As<ReleaseRequest>(FetchReleaseOf(holder.hold)).taken_until;
+  }
 };
 
 TEST_F(LockStateStayTakenTest, ReleaseSaysUntilWhen) {
   const Waiter& waiter = HoldFor(kLong);
-  Release(waiter.hold);
-  const ReleaseRequest release = FetchRelease();
+  const auto release = As<ReleaseRequest>(FetchReleaseOf(waiter.hold));
   EXPECT_EQ(release.taken_until, kUntilLong);
   EXPECT_EQ(release.taken_for, kLong);
-}
-
-TEST_F(LockStateStayTakenTest, OtherReleasesDoNot) {
-  const Waiter& waiter = Hold();
-  Release(waiter.hold);
-  EXPECT_EQ(FetchRelease().taken_until, 0U);
+  Make({});
+  EXPECT_EQ(TakenUntil(Hold()), 0U) << "of any other lock";
 }
 
 TEST_F(LockStateStayTakenTest, RenewalsAskForTheUsualLease) {
@@ -77,14 +75,13 @@ TEST_F(LockStateStayTakenTest, LostHoldStaysTaken) {
   PassTo(asked + kValid - kLead);
   Expire();
   PassTo(asked + kValid);
-  EXPECT_EQ(FetchRelease().taken_until, kToken + 1'000'000);
+  EXPECT_EQ(As<ReleaseRequest>(Fetch<ReleaseRequest>()).taken_until, kToken + 1'000'000);
 }
 
 TEST_F(LockStateStayTakenTest, UnconfirmedHoldDoesNotStayTaken) {
   const Waiter& waiter = HoldFor(kLong);
   ASSERT_TRUE(state().Confirm(waiter.hold, now() + kThird, now()));
-  Release(waiter.hold);
-  EXPECT_EQ(FetchRelease().taken_until, 0U);
+  EXPECT_EQ(TakenUntil(waiter), 0U);
 }
 
 TEST_F(LockStateStayTakenTest, RequestCountsOnceConfirmed) {
@@ -96,15 +93,13 @@ TEST_F(LockStateStayTakenTest, RequestCountsOnceConfirmed) {
   Deliver(*request, HoldRef());
   EXPECT_EQ(state().Deadline(waiter.hold), LocalDeadline(now(), kLong));
   state().OnStaysTaken(waiter.hold, kLong);
-  Release(waiter.hold);
-  EXPECT_EQ(FetchRelease().taken_until, kUntilLong);
+  EXPECT_EQ(TakenUntil(waiter), kUntilLong);
 }
 
 TEST_F(LockStateStayTakenTest, UnansweredRequestDoesNotCount) {
   const Waiter& waiter = Hold();
   Deliver(*state().StayTaken(waiter.hold, kLong, now()), Silence());
-  Release(waiter.hold);
-  EXPECT_EQ(FetchRelease().taken_until, 0U);
+  EXPECT_EQ(TakenUntil(waiter), 0U);
 }
 
 TEST_F(LockStateStayTakenTest, AtMostStillEndsTheHold) {
@@ -116,7 +111,7 @@ TEST_F(LockStateStayTakenTest, AtMostStillEndsTheHold) {
   Expire();
   EXPECT_EQ(effects().lost.size(), 1U);
   PassTo(ends);
-  EXPECT_EQ(FetchRelease().taken_until, kUntilLong);
+  EXPECT_EQ(As<ReleaseRequest>(Fetch<ReleaseRequest>()).taken_until, kUntilLong);
 }
 
 }  // namespace

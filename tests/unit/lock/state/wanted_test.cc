@@ -6,8 +6,12 @@ namespace {
 
 class LockStateWantedTest : public LockStateTest {
  protected:
-  static Want Told(uint64_t thread = 1, Face face = Face::kStatus) {
-    return {.thread = thread, .face = face, .turn = absl::ZeroDuration(), .told = true};
+  static Want Told(uint64_t thread = 1, Face face = Face::kStatus,
+                   std::optional<Duration> turn = absl::ZeroDuration()) {
+    return {.thread = thread, .face = face, .turn = turn, .told = true};
+  }
+  static Want ToldInTurn(uint64_t thread) {
+    return Told(thread, Face::kStatus, absl::Milliseconds(5));
   }
   static Result HeldWith(int64_t others) { return {.what = StillHeld{.others = others}}; }
   // Returns how many holds were told by the last event.
@@ -75,15 +79,9 @@ TEST_F(LockStateWantedTest, WaitingThreadTellsHold) {
 }
 
 TEST_F(LockStateWantedTest, NextHoldIsToldAtOnceIfThreadsStillWait) {
-  Want in_turn = Told();
-  in_turn.turn = absl::Milliseconds(5);
-  Want second = in_turn;
-  second.thread = 2;
-  Want third = in_turn;
-  third.thread = 3;
-  const auto [holder, next] = Contended(in_turn, second);
+  const auto [holder, next] = Contended(ToldInTurn(1), ToldInTurn(2));
   EXPECT_EQ(Tells(), 1);
-  Waiter& last = Acquire(third);
+  Waiter& last = Acquire(ToldInTurn(3));
   EXPECT_EQ(Tells(), 0);
   EXPECT_EQ(Release(holder->hold).kind, Kind::kDone);
   if (next->state != State::kGranted) Wake(*next);
@@ -181,9 +179,7 @@ TEST_F(LockStateWantedTest, HoldIsNotToldBeforeReplicasConfirmIt) {
 }
 
 TEST_F(LockStateWantedTest, UncontendedReleaseIsPlainAndLeavesNothingCached) {
-  Want told = Told();
-  told.turn.reset();
-  const uint64_t hold = Hold(told).hold;
+  const uint64_t hold = Hold(Told(1, Face::kStatus, std::nullopt)).hold;
   state().OnSubscribed();
   EXPECT_EQ(Release(hold).kind, Kind::kUnconfirmed);
   const Request release = Fetch<ReleaseRequest>();
@@ -216,12 +212,8 @@ TEST_F(LockStateWantedTest, IsNotAcquiredNatively) {
 }
 
 TEST_F(LockStateWantedTest, GrantServesOnlyHoldsWithTheSameOption) {
-  Want told = Told(1);
-  told.turn = absl::Milliseconds(5);
-  Want untold = told;
-  untold.thread = 2;
-  untold.told = false;
-  const auto [holder, other] = Contended(told, untold);
+  const auto [holder, other] =
+      Contended(ToldInTurn(1), {.thread = 2, .turn = absl::Milliseconds(5)});
   EXPECT_EQ(Release(holder->hold).kind, Kind::kUnconfirmed) << "it does not pass on";
   EXPECT_EQ(other->state, State::kWaiting);
 }
@@ -242,11 +234,7 @@ TEST_F(LockStateWantedTest, CachedGrantIsTakenOnlyWithTheSameOption) {
 
 TEST_F(LockStateWantedTest, WaitingWriterTellsEachReader) {
   Make({.use = GrantUse::kShared, .reentrant = true});
-  const auto reader = [](uint64_t thread) {
-    Want want = Told(thread);
-    want.turn.reset();
-    return want;
-  };
+  const auto reader = [](uint64_t thread) { return Told(thread, Face::kStatus, std::nullopt); };
   Hold(reader(1));
   ASSERT_EQ(Acquire(reader(2)).state, State::kGranted);
   EXPECT_EQ(Tells(), 0) << "readers do not want each other's holds";

@@ -7,11 +7,7 @@ namespace {
 class WillQueueTest : public LockStateTest {
  protected:
   // The lock is released while that many waiters of other clients wait.
-  void HandOver(int64_t others) {
-    Waiter& waiter = Answered(Granted(others));
-    ASSERT_EQ(waiter.state, State::kGranted);
-    FetchReleaseOf(waiter.hold);
-  }
+  void HandOver(int64_t others) { FetchReleaseOf(Hold({}, others).hold); }
 };
 
 TEST_F(WillQueueTest, ReplyMayStayUnreadForTwiceUsualWait) {
