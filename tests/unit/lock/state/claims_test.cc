@@ -72,16 +72,6 @@ TEST_F(LockStateClaimsTest, RepeatsConfirmationUntilClaimEnds) {
   EXPECT_THAT(LostBecause(), ::testing::HasSubstr("was not confirmed in time"));
 }
 
-TEST_F(LockStateClaimsTest, HeartbeatThatCrossesGrantConfirmsIt) {
-  Waiter& waiter = Queue();
-  const Request heartbeat = FetchDue<AcquireRequest>();
-  DeliverGrant(Claim(2));
-  ASSERT_EQ(waiter.state, State::kGranted);
-  Deliver(heartbeat, Granted());
-  EXPECT_EQ(state().next_request_at(), heartbeat.sent + kThird) << "nothing is left to confirm";
-  EXPECT_EQ(state().Deadline(waiter.hold), heartbeat.sent + kValid);
-}
-
 TEST_F(LockStateClaimsTest, ShortClaimIsConfirmedBeforeUse) {
   Waiter& waiter = Queue();
   Pass(kClaimValid - kClaim / 4 + absl::Milliseconds(1));

@@ -36,6 +36,7 @@ TEST_F(LockStateGrantTest, LaterAttemptsReplyProlongsGrantByMessage) {
   EXPECT_EQ(state().Deadline(waiter.hold), first_sent + kValid);
   Deliver(heartbeat, Granted());
   EXPECT_EQ(state().Deadline(waiter.hold), heartbeat.sent + kValid);
+  EXPECT_EQ(state().next_request_at(), heartbeat.sent + kThird) << "nothing is left to confirm";
 }
 
 TEST_F(LockStateGrantTest, DeadlineCountsFromAttemptNamedInGrant) {

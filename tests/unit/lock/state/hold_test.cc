@@ -153,19 +153,6 @@ TEST_F(LockStateHoldTest, ManualLeaseIsNeverRenewed) {
   EXPECT_EQ(LostBecause(), "its lease expired");
 }
 
-TEST_F(LockStateHoldTest, ExtendMovesManualDeadline) {
-  Waiter& waiter = Hold({.manual = true});
-  Pass(kThird);
-  const std::optional<Request> extend = state().Extend(waiter.hold, 2 * kLease, now());
-  ASSERT_TRUE(extend.has_value());
-  EXPECT_TRUE(std::holds_alternative<RenewRequest>(extend->what));
-  EXPECT_TRUE(state().IsWanted(*extend));
-  Deliver(*extend, HoldRef());
-  EXPECT_EQ(state().Deadline(waiter.hold), extend->sent + absl::Milliseconds(5938));
-  EXPECT_THAT(Notices(), IsEmpty());
-  EXPECT_TRUE(state().next_request_at().is_infinite());
-}
-
 TEST_F(LockStateHoldTest, UnansweredExtensionIsNotRepeated) {
   Waiter& waiter = Hold({.manual = true});
   const std::optional<Request> extend = state().Extend(waiter.hold, 2 * kLease, now());

@@ -20,6 +20,7 @@ TEST_F(LockStateMarginTest, StopMarginEndsHoldSooner) {
   EXPECT_EQ(state().next_request_at(), asked + (kLease - kStop) / 3) << "renewals have room";
   Deliver(FetchDue<RenewRequest>(), HoldRef());
   EXPECT_EQ(state().Deadline(waiter.hold), now() + (kValid - kStop));
+  FetchReleaseOf(waiter.hold);  // at once
 }
 
 // No other owner gets in before the end of the holder's margin.
@@ -52,11 +53,6 @@ TEST_F(LockStateMarginTest, TryDuringMarginIsRefusedAtOnce) {
   EXPECT_EQ(waiter.state, State::kBusy) << "and not unreachable";
 }
 
-TEST_F(LockStateMarginTest, ReleaseIsSentAtOnce) {
-  const Waiter& waiter = Hold({.stop_margin = kStop, .grace = kGrace});
-  FetchReleaseOf(waiter.hold);
-}
-
 TEST_F(LockStateMarginTest, GraceIsAskedForAndNotUsed) {
   const base::Instant asked = now();
   Waiter& waiter = Acquire({.grace = kGrace});
@@ -74,13 +70,21 @@ TEST_F(LockStateMarginTest, GraceIsAskedForAndNotUsed) {
   EXPECT_EQ(state().Deadline(waiter.hold), now() + valid);
 }
 
-TEST_F(LockStateMarginTest, ExtensionHasGrace) {
-  const Waiter& waiter = Hold({.manual = true, .grace = kGrace});
-  const std::optional<Request> extension = state().Extend(waiter.hold, absl::Seconds(10), now());
-  ASSERT_TRUE(extension);
-  EXPECT_EQ(extension->lease, absl::Seconds(10) + kGrace);
-  Deliver(*extension, HoldRef());
-  EXPECT_EQ(state().Deadline(waiter.hold), LocalDeadline(now(), absl::Seconds(15), kGrace));
+TEST_F(LockStateMarginTest, ExtensionMovesManualDeadlineAndHasGrace) {
+  for (const absl::Duration grace : {absl::ZeroDuration(), kGrace}) {
+    Make({});
+    const Waiter& waiter = Hold({.manual = true, .grace = grace});
+    Pass(kThird);
+    const std::optional<Request> extension = state().Extend(waiter.hold, absl::Seconds(10), now());
+    ASSERT_TRUE(extension);
+    EXPECT_TRUE(std::holds_alternative<RenewRequest>(extension->what));
+    EXPECT_TRUE(state().IsWanted(*extension));
+    EXPECT_EQ(extension->lease, absl::Seconds(10) + grace);
+    Deliver(*extension, HoldRef());
+    EXPECT_EQ(state().Deadline(waiter.hold), LocalDeadline(now(), extension->lease, grace));
+    EXPECT_THAT(Notices(), IsEmpty());
+    EXPECT_TRUE(state().next_request_at().is_infinite());
+  }
 }
 
 // A claim is longer by the margin, and the client uses the rest of it.

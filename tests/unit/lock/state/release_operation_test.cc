@@ -38,11 +38,6 @@ TEST_F(ReleaseOperationTest, NothingButTheServerEndsIt) {
   EXPECT_FALSE(operation.ends_with_client());
 }
 
-TEST_F(ReleaseOperationTest, RepeatsReleaseAtOnceAfterFirstFailure) {
-  ASSERT_EQ(Resume().kind, Action::Kind::kRun);
-  EXPECT_EQ(Resume(NoResult()).kind, Action::Kind::kRun);
-}
-
 TEST_F(ReleaseOperationTest, LeavesRepeatedFailureToBackground) {
   ASSERT_EQ(Resume().kind, Action::Kind::kRun);
   ASSERT_EQ(Resume(NoResult()).kind, Action::Kind::kRun);
