@@ -136,31 +136,33 @@ TEST(PrometheusText, IsWellFormedAndEveryMetricHasASample) {
   EXPECT_THAT(text.ValuesOf("client"), ElementsAre("billing"));
 }
 
+// The numbers of a lock, as Prometheus calls them.
+const std::vector<std::pair<std::string, uint64_t LockStats::*>> kNumbers = {
+    {"redlatch_acquired_total", &LockStats::acquired},
+    {"redlatch_passed_on_total", &LockStats::passed_on},
+    {"redlatch_opened_total", &LockStats::opened},
+    {"redlatch_busy_total", &LockStats::busy},
+    {"redlatch_cancelled_total", &LockStats::cancelled},
+    {"redlatch_failed_total", &LockStats::failed},
+    {"redlatch_released_total", &LockStats::released},
+    {"redlatch_releases_failed_total", &LockStats::releases_failed},
+    {"redlatch_lost_total", &LockStats::lost},
+    {"redlatch_renewed_total", &LockStats::renewed},
+    {"redlatch_renewals_failed_total", &LockStats::renewals_failed},
+    {"redlatch_misused_total", &LockStats::misused},
+    {"redlatch_held", &LockStats::held},
+    {"redlatch_permits", &LockStats::permits},
+    {"redlatch_releasing", &LockStats::releasing},
+    {"redlatch_waiting", &LockStats::waiting},
+};
+
 TEST(PrometheusText, HasEachNumberOfLock) {
   LockStats lock = Lock("orders");
-  const std::vector<std::pair<std::string, uint64_t LockStats::*>> numbers = {
-      {"redlatch_acquired_total", &LockStats::acquired},
-      {"redlatch_passed_on_total", &LockStats::passed_on},
-      {"redlatch_opened_total", &LockStats::opened},
-      {"redlatch_busy_total", &LockStats::busy},
-      {"redlatch_cancelled_total", &LockStats::cancelled},
-      {"redlatch_failed_total", &LockStats::failed},
-      {"redlatch_released_total", &LockStats::released},
-      {"redlatch_releases_failed_total", &LockStats::releases_failed},
-      {"redlatch_lost_total", &LockStats::lost},
-      {"redlatch_renewed_total", &LockStats::renewed},
-      {"redlatch_renewals_failed_total", &LockStats::renewals_failed},
-      {"redlatch_misused_total", &LockStats::misused},
-      {"redlatch_held", &LockStats::held},
-      {"redlatch_permits", &LockStats::permits},
-      {"redlatch_releasing", &LockStats::releasing},
-      {"redlatch_waiting", &LockStats::waiting},
-  };
   uint64_t next = 100;
-  for (const auto& [name, number] : numbers) lock.*number = next++;
+  for (const auto& [name, number] : kNumbers) lock.*number = next++;
   const Exposition text = Parsed(ClientOf({lock}));
   next = 100;
-  for (const auto& [name, number] : numbers) {
+  for (const auto& [name, number] : kNumbers) {
     EXPECT_EQ(text.Value(name, {{"lock", "orders"}}), next++) << name;
   }
 }
@@ -390,14 +392,8 @@ TEST(DurationHistogram, AddsUp) {
 
 TEST(LockStats, SumIncludesEverythingButName) {
   LockStats one;
-  const std::vector<uint64_t LockStats::*> numbers = {
-      &LockStats::acquired, &LockStats::passed_on,       &LockStats::opened,
-      &LockStats::busy,     &LockStats::cancelled,       &LockStats::failed,
-      &LockStats::released, &LockStats::releases_failed, &LockStats::lost,
-      &LockStats::renewed,  &LockStats::renewals_failed, &LockStats::misused,
-      &LockStats::held,     &LockStats::permits,         &LockStats::releasing,
-      &LockStats::waiting};
-  for (size_t i = 0; i < numbers.size(); ++i) one.*numbers[i] = i + 1;
+  uint64_t next = 0;
+  for (const auto& [name, number] : kNumbers) one.*number = ++next;
   one.name = "one";
   one.waited = Of({absl::Seconds(1)});
   one.held_for = Of({absl::Seconds(2), absl::Seconds(3)});
@@ -405,7 +401,8 @@ TEST(LockStats, SumIncludesEverythingButName) {
   sum += one;
   sum += one;
   EXPECT_EQ(sum.name, "");
-  for (size_t i = 0; i < numbers.size(); ++i) EXPECT_EQ(sum.*numbers[i], 2 * (i + 1));
+  next = 0;
+  for (const auto& [name, number] : kNumbers) EXPECT_EQ(sum.*number, 2 * ++next) << name;
   EXPECT_EQ(sum.waited.count(), 2);
   EXPECT_EQ(sum.held_for.count(), 4);
 }

@@ -1,6 +1,8 @@
 // The contract of lua/README.md, from the client's side.
 #include "src/lock/script_codec.h"
 
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "src/redis/wire/errors.h"
 #include "tests/support/testing.h"
 
@@ -10,31 +12,49 @@ namespace {
 using redis::Reply;
 
 const Identity kIdentity{.client = "00112233445566778899aabbccddeeff"};
-const std::string kChannel = "redlatch:00112233445566778899aabbccddeeff";
 const std::string kHold7 = kIdentity.client + ":7";
-const std::string kHold8 = kIdentity.client + ":8";
-constexpr char kQueue[] = "redlatch:2:{N}:simple.queue";
-constexpr char kWaiters[] = "redlatch:2:{N}:simple.waiters";
-constexpr char kFence[] = "redlatch:2:{N}:fence";
-constexpr char kMore[] = "redlatch:2:{N}:simple.more";
-const std::string kGone7 = "redlatch:2:{N}:simple.gone." + kIdentity.client + ".7";
-const std::string kGone8 = "redlatch:2:{N}:simple.gone." + kIdentity.client + ".8";
+
+constexpr absl::Duration kLease = absl::Seconds(30);
+
+AcquireRequest SomeAcquire(GrantId grant = 7) {
+  return {.grant = grant,
+          .terms = {.lease = kLease},
+          .attempt = 3,
+          .wait = true,
+          .amount = 64,
+          .ticket = 1795227594499240};
+}
+
+// A release of a grant of which one token was used and `last` was the last.
+ReleaseRequest Release(uint64_t last = 9) { return {.last_used = 9, .last_reserved = last}; }
 
 class EncodedRequestTest : public ::testing::Test {
  protected:
-  std::vector<std::string> Words(const Request& send) {
-    EncodedRequest request({.identity = kIdentity, .keys = keys_, .type = plan_, .owner = owner_},
-                           send);
-    return Words(request);
-  }
-  std::vector<std::string> Words(EncodedRequest& request) {
-    const redis::ScriptCall call = request.call();
+  // The call's keys and arguments, with short names for those of this lock and client. A word that
+  // contains spaces is in quotes.
+  std::string Words(const Request& request, absl::Duration claim = absl::InfiniteDuration()) {
+    EncodedRequest encoded(
+        {.identity = kIdentity, .keys = keys_, .type = plan_, .owner = owner_, .claim = claim},
+        request);
+    const redis::ScriptCall call = encoded.call();
     script_ = call.script == nullptr ? "" : call.script->name;
     native_ = call.native;
     std::vector<std::string> words(call.keys.begin(), call.keys.end());
     words.emplace_back("|");
     words.insert(words.end(), call.args.begin(), call.args.end());
-    return words;
+    for (std::string& word : words) {
+      if (word.find(' ') != word.npos) word = "'" + word + "'";
+    }
+    return absl::StrReplaceAll(absl::StrJoin(words, " "),
+                               {{"redlatch:2:{N}:simple.", ""},
+                                {"redlatch:2:{N}:", ""},
+                                {"redlatch:" + kIdentity.client, "CHANNEL"},
+                                {kIdentity.client, "CLIENT"},
+                                {"1795227594499240", "TICKET"}});
+  }
+  template <class What>
+  std::string Of(What what, GrantId grant = 7, absl::Duration lease = kLease) {
+    return Words({.what = std::move(what), .grant = grant, .lease = lease});
   }
 
   const KeySet keys_ = *KeySet::Make("", "N");
@@ -45,259 +65,191 @@ class EncodedRequestTest : public ::testing::Test {
                              .inspect = {.name = "inspect"},
                              .force_release = {.name = "force_release"}},
                  .keys = KeyNames("simple")};
-  std::string owner_ = "me";
+  std::string owner_ = kIdentity.client;
   std::string script_;
   redis::Native native_ = redis::Native::kNo;
 };
 
-constexpr absl::Duration kLease = absl::Seconds(30);
-
-AcquireRequest SomeBid(GrantId grant) {
-  return {.grant = grant,
-          .terms = {.lease = kLease},
-          .attempt = 3,
-          .wait = true,
-          .amount = 64,
-          .ticket = 1795227594499240};
-}
+// What every script takes, and an acquire and a release with all their arguments.
+constexpr char kPlain[] = "N queue waiters fence | ";
+constexpr char kAsking[] = "N queue waiters fence gone.CLIENT.7 | ";
+constexpr char kReleasing[] = "N queue waiters fence gone.CLIENT.7 gone.CLIENT.7 | ";
+constexpr char kTerms[] = "'64 3 1 10000 0 TICKET 30000 0 CHANNEL'";
 
 TEST_F(EncodedRequestTest, Acquire) {
-  EXPECT_THAT(Words({.what = AcquireRequest{SomeBid(7)}, .grant = 7, .lease = kLease}),
-              ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kHold7, "30000",
-                          "64 3 1 10000 0 1795227594499240 30000 0 " + kChannel, "me"));
+  owner_ = "me";
+  EXPECT_EQ(Of(SomeAcquire()), absl::StrCat(kAsking, "CLIENT:7 30000 ", kTerms, " me"));
   EXPECT_EQ(script_, "acquire");
 }
 
 TEST_F(EncodedRequestTest, ClaimIsShorterThanLease) {
-  EncodedRequest request({.identity = kIdentity,
-                          .keys = keys_,
-                          .type = plan_,
-                          .owner = owner_,
-                          .claim = absl::Seconds(2)},
-                         {.what = AcquireRequest{SomeBid(7)}, .grant = 7, .lease = kLease});
-  EXPECT_THAT(Words(request), Contains("64 3 1 10000 0 1795227594499240 2000 0 " + kChannel));
+  const Request request{.what = SomeAcquire(), .grant = 7, .lease = kLease};
+  EXPECT_THAT(Words(request, absl::Seconds(2)), HasSubstr(" TICKET 2000 0 CHANNEL"));
 }
 
 // And by what the client leaves of the margin unused.
 TEST_F(EncodedRequestTest, ClaimIsLongerByMargin) {
-  AcquireRequest acquire = SomeBid(7);
+  AcquireRequest acquire = SomeAcquire();
   acquire.terms.margin = PackedDuration(absl::Seconds(5));
-  EncodedRequest request({.identity = kIdentity,
-                          .keys = keys_,
-                          .type = plan_,
-                          .owner = owner_,
-                          .claim = absl::Seconds(2)},
-                         {.what = acquire, .grant = 7, .lease = kLease});
-  EXPECT_THAT(Words(request), Contains("64 3 1 10000 0 1795227594499240 7050 0 " + kChannel));
+  const Request request{.what = acquire, .grant = 7, .lease = kLease};
+  EXPECT_THAT(Words(request, absl::Seconds(2)), HasSubstr(" TICKET 7050 0 CHANNEL"));
 }
 
 TEST_F(EncodedRequestTest, RoundsLeasesUp) {
-  AcquireRequest acquire = SomeBid(7);
+  AcquireRequest acquire = SomeAcquire();
   acquire.terms = {.lease = absl::Microseconds(1500001), .manual = true};
   acquire.wait = false;
   acquire.ticket = 0;
-  EXPECT_THAT(Words({.what = acquire, .grant = 7}),
-              ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kHold7, "1501",
-                          "64 3 0 501 1 0 1501 0 " + kChannel, "me"));
+  EXPECT_EQ(Of(acquire), absl::StrCat(kAsking, "CLIENT:7 1501 '64 3 0 501 1 0 1501 0 CHANNEL'"));
 }
 
 TEST_F(EncodedRequestTest, ThreadRequestsOmitOwner) {
-  owner_ = kIdentity.client;
-  EXPECT_THAT(Words({.what = AcquireRequest{SomeBid(7)}, .grant = 7, .lease = kLease}),
-              ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kHold7, "30000",
-                          "64 3 1 10000 0 1795227594499240 30000 0 " + kChannel));
-  EXPECT_THAT(Words({.what = ReleaseRequest{.last_used = 9, .last_reserved = 9},
-                     .grant = 7,
-                     .lease = kLease}),
-              ElementsAre("N", kQueue, kWaiters, kFence, "|", kHold7));
+  EXPECT_EQ(Of(SomeAcquire()), absl::StrCat(kAsking, "CLIENT:7 30000 ", kTerms));
+  EXPECT_EQ(Of(Release()), absl::StrCat(kPlain, "CLIENT:7"));
   EXPECT_EQ(script_, "release");
 }
 
 TEST_F(EncodedRequestTest, ReleaseSaysUntilWhenTheLockStaysTaken) {
-  owner_ = kIdentity.client;
-  EXPECT_THAT(Words({.what = ReleaseRequest{.last_used = 9,
-                                            .last_reserved = 9,
-                                            .taken_until = 1795227594499240,
-                                            .taken_for = absl::Microseconds(4500)},
-                     .grant = 7,
-                     .lease = kLease}),
-              ElementsAre("N", kQueue, kWaiters, kFence, kGone7, kGone7, "|", kHold7,
-                          "9 9 0 1795227594499240 5", kIdentity.client));
+  ReleaseRequest release = Release();
+  release.taken_until = 1795227594499240;
+  release.taken_for = absl::Microseconds(4500);
+  EXPECT_EQ(Of(release), absl::StrCat(kReleasing, "CLIENT:7 '9 9 0 TICKET 5' CLIENT"));
 }
 
 TEST_F(EncodedRequestTest, FirstLeaseIsAtLeastAsLongAsLockStaysTaken) {
-  AcquireRequest acquire = SomeBid(7);
+  AcquireRequest acquire = SomeAcquire();
   acquire.terms.at_least = PackedDuration(absl::Minutes(1));
-  EXPECT_THAT(Words({.what = acquire, .grant = 7, .lease = kLease}), Contains("60000"));
+  EXPECT_THAT(Of(acquire), HasSubstr("CLIENT:7 60000 "));
 }
 
 TEST_F(EncodedRequestTest, ExplicitOwnersReleaseNamesOwner) {
-  EXPECT_THAT(
-      Words({.what = ReleaseRequest{.last_used = 9, .last_reserved = 9},
-             .grant = 7,
-             .lease = kLease}),
-      ElementsAre("N", kQueue, kWaiters, kFence, kGone7, kGone7, "|", kHold7, "9 9 0", "me"));
+  owner_ = "me";
+  EXPECT_EQ(Of(Release()), absl::StrCat(kReleasing, "CLIENT:7 '9 9 0' me"));
 }
 
 TEST_F(EncodedRequestTest, ReleaseGivesTokensBackAndLeavesTombstone) {
-  owner_ = kIdentity.client;
-  EXPECT_THAT(Words({.what = ReleaseRequest{.tombstone = true, .last_used = 9, .last_reserved = 72},
-                     .grant = 7,
-                     .lease = kLease}),
-              ElementsAre("N", kQueue, kWaiters, kFence, kGone7, kGone7, "|", kHold7, "9 72 30000",
-                          kIdentity.client));
+  ReleaseRequest release = Release(72);
+  release.tombstone = true;
+  EXPECT_EQ(Of(release), absl::StrCat(kReleasing, "CLIENT:7 '9 72 30000' CLIENT"));
 }
 
 TEST_F(EncodedRequestTest, SeveralNamesPutOtherKeysLastAndWaitAsTwo) {
   plan_.others = {*KeySet::Make("", "O"), *KeySet::Make("", "P")};
-  const auto with_others = [](std::vector<std::string> words) {
-    for (const std::string name : {"O", "P"}) {
-      const std::string stem = "redlatch:2:{" + name + "}:";
-      for (const std::string& key :
-           {name, stem + "simple.queue", stem + "simple.waiters", stem + "fence"}) {
-        words.push_back(key);
-      }
-    }
-    return words;
-  };
-  auto expected = with_others({"N", kQueue, kWaiters, kFence, kGone7});
-  for (const std::string& word :
-       {std::string("|"), kHold7, std::string("30000"),
-        "64 3 2 10000 0 1795227594499240 30000 0 " + kChannel, std::string("me")}) {
-    expected.push_back(word);
+  std::string others;
+  for (const std::string name : {"O", "P"}) {
+    const std::string stem = " redlatch:2:{" + name + "}:";
+    absl::StrAppend(&others, " ", name, stem, "simple.queue", stem, "simple.waiters", stem,
+                    "fence");
   }
-  EXPECT_EQ(Words({.what = AcquireRequest{SomeBid(7)}, .grant = 7, .lease = kLease}), expected);
-  owner_ = kIdentity.client;
-  expected = with_others({"N", kQueue, kWaiters, kFence});
-  expected.insert(expected.end(), {"|", kHold7});
-  EXPECT_EQ(Words({.what = ReleaseRequest(), .grant = 7, .lease = kLease}), expected);
+  EXPECT_EQ(Of(SomeAcquire()),
+            absl::StrCat("N queue waiters fence gone.CLIENT.7", others,
+                         " | CLIENT:7 30000 '64 3 2 10000 0 TICKET 30000 0 CHANNEL'"));
+  EXPECT_EQ(Of(ReleaseRequest()), absl::StrCat("N queue waiters fence", others, " | CLIENT:7"));
 }
 
 TEST_F(EncodedRequestTest, ExtraKeysAndArgumentsComeLast) {
-  owner_ = kIdentity.client;
   plan_.keys = KeyNames("simple", {"simple.more"});
   plan_.extra_args = {"x", "y"};
-  EXPECT_THAT(Words({.what = ReleaseRequest{.next = SomeBid(8)}, .grant = 7, .lease = kLease}),
-              ElementsAre("N", kQueue, kWaiters, kFence, kGone7, kGone8, kMore, "|", kHold7,
-                          "0 0 0", kIdentity.client, kHold8, "30000",
-                          "64 3 1 10000 0 1795227594499240 30000 0 " + kChannel, kIdentity.client,
-                          "x", "y"));
-  EXPECT_THAT(Words({.what = ReleaseRequest(), .grant = 7, .lease = kLease}),
-              ElementsAre("N", kQueue, kWaiters, kFence, kMore, "|", kHold7));
+  EXPECT_EQ(
+      Of(ReleaseRequest{.next = SomeAcquire(8)}),
+      absl::StrCat("N queue waiters fence gone.CLIENT.7 gone.CLIENT.8 more | CLIENT:7 '0 0 0' "
+                   "CLIENT CLIENT:8 30000 ",
+                   kTerms, " CLIENT x y"));
+  EXPECT_EQ(Of(ReleaseRequest()), "N queue waiters fence more | CLIENT:7");
 }
 
 TEST_F(EncodedRequestTest, ReadersReleaseOmitsOwner) {
+  owner_ = "me";
   plan_.use = GrantUse::kShared;
-  EXPECT_THAT(Words({.what = ReleaseRequest(), .grant = 7, .lease = kLease}),
-              ElementsAre("N", kQueue, kWaiters, kFence, "|", kHold7));
+  EXPECT_EQ(Of(ReleaseRequest()), absl::StrCat(kPlain, "CLIENT:7"));
 }
 
 TEST_F(EncodedRequestTest, AcquireOfPermitsNamesCapacity) {
   plan_.use = GrantUse::kPermit;
-  owner_ = kIdentity.client;
-  AcquireRequest acquire = SomeBid(7);
+  AcquireRequest acquire = SomeAcquire();
   acquire.amount = 3;
   acquire.terms.capacity = 8;
-  EXPECT_THAT(
-      Words({.what = acquire, .grant = 7, .lease = kLease}),
-      ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kHold7, "30000",
-                  "3 3 1 10000 0 1795227594499240 30000 0 " + kChannel, kIdentity.client, "8"));
+  EXPECT_EQ(Of(acquire), absl::StrCat(kAsking,
+                                      "CLIENT:7 30000 '3 3 1 10000 0 TICKET 30000 0 CHANNEL' "
+                                      "CLIENT 8"));
 }
 
 TEST_F(EncodedRequestTest, LatchWaiterReportsKnownCounts) {
   plan_.use = GrantUse::kLatch;
   owner_ = "latch:1000:x";
-  AcquireRequest acquire = SomeBid(7);
-  const size_t words = Words({.what = acquire, .grant = 7, .lease = kLease}).size();
+  AcquireRequest acquire = SomeAcquire();
+  const std::string words = Of(acquire);
   acquire.counted = {.counts = 2, .last = 1795227594499240};
-  const auto told = Words({.what = acquire, .grant = 7, .lease = kLease});
-  EXPECT_EQ(told.size(), words + 1);
-  EXPECT_EQ(told.back(), "2 1795227594499240");
+  EXPECT_EQ(Of(acquire), words + " '2 TICKET'");
 }
 
 TEST_F(EncodedRequestTest, RenewAndCancel) {
-  EXPECT_THAT(Words({.what = RenewRequest(), .grant = 7, .lease = kLease}),
-              ElementsAre("N", kQueue, kWaiters, kFence, "|", kHold7, "30000"));
+  EXPECT_EQ(Of(RenewRequest()), absl::StrCat(kPlain, "CLIENT:7 30000"));
   EXPECT_EQ(script_, "renew");
-  EXPECT_THAT(Words({.what = CancelRequest{.amount = 64}, .grant = 7, .lease = kLease}),
-              ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kHold7, "0", "64"));
+  EXPECT_EQ(Of(CancelRequest{.amount = 64}), absl::StrCat(kAsking, "CLIENT:7 0 64"));
   EXPECT_EQ(script_, "cancel");
 }
 
 TEST_F(EncodedRequestTest, MarksCacheableGrantButNotItsTombstone) {
-  const std::string cacheable = kHold7 + "k";
-  AcquireRequest acquire = SomeBid(7 | kCacheable);
-  EXPECT_THAT(Words({.what = acquire, .grant = acquire.grant, .lease = kLease}),
-              ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", cacheable, "30000",
-                          "64 3 1 10000 0 1795227594499240 30000 0 " + kChannel, "me"));
-  EXPECT_THAT(
-      Words({.what = RenewRequest{.last_token = 72}, .grant = acquire.grant, .lease = kLease}),
-      ElementsAre("N", kQueue, kWaiters, kFence, "|", cacheable, "30000", kChannel, "72"));
-  EXPECT_THAT(Words({.what = RenewRequest(), .grant = acquire.grant, .lease = kLease}),
-              ElementsAre("N", kQueue, kWaiters, kFence, "|", cacheable, "30000", kChannel, "-1"));
-  EXPECT_THAT(Words({.what = ReleaseRequest{.tombstone = true, .last_used = 9, .last_reserved = 72},
-                     .grant = acquire.grant,
-                     .lease = kLease}),
-              ElementsAre("N", kQueue, kWaiters, kFence, kGone7, kGone7, "|", cacheable,
-                          "9 72 30000", "me"));
-  EXPECT_THAT(Words({.what = CancelRequest{.amount = 64}, .grant = acquire.grant, .lease = kLease}),
-              ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", cacheable, "0", "64"));
+  constexpr GrantId kGrant = 7 | kCacheable;
+  ReleaseRequest release = Release(72);
+  release.tombstone = true;
+  EXPECT_EQ(Of(SomeAcquire(kGrant), kGrant), absl::StrCat(kAsking, "CLIENT:7k 30000 ", kTerms));
+  EXPECT_EQ(Of(RenewRequest{.last_token = 72}, kGrant),
+            absl::StrCat(kPlain, "CLIENT:7k 30000 CHANNEL 72"));
+  EXPECT_EQ(Of(RenewRequest(), kGrant), absl::StrCat(kPlain, "CLIENT:7k 30000 CHANNEL -1"));
+  EXPECT_EQ(Of(release, kGrant), absl::StrCat(kReleasing, "CLIENT:7k '9 72 30000' CLIENT"));
+  EXPECT_EQ(Of(CancelRequest{.amount = 64}, kGrant), absl::StrCat(kAsking, "CLIENT:7k 0 64"));
 }
 
+constexpr GrantId kNativeGrant = 7 | kNative;
+
 TEST_F(EncodedRequestTest, NativeAcquireIsValueAndClaim) {
-  const std::string native = kHold7 + "n";
-  AcquireRequest acquire = SomeBid(7 | kNative);
-  EXPECT_THAT(Words({.what = acquire, .grant = acquire.grant, .lease = kLease}),
-              ElementsAre("N", "|", native, "2000"));
+  AcquireRequest acquire = SomeAcquire(kNativeGrant);
+  EXPECT_EQ(Of(acquire, kNativeGrant), "N | CLIENT:7n 2000");
   EXPECT_EQ(native_, redis::Native::kSetIfNone);
   acquire.terms.lease = absl::Seconds(1);
-  EXPECT_THAT(Words({.what = acquire, .grant = acquire.grant, .lease = absl::Seconds(1)}),
-              ElementsAre("N", "|", native, "1000"));
+  EXPECT_EQ(Of(acquire, kNativeGrant, absl::Seconds(1)), "N | CLIENT:7n 1000");
 }
 
 TEST_F(EncodedRequestTest, NativeReleaseHasScriptForOldServers) {
-  owner_ = kIdentity.client;
-  const std::string native = kHold7 + "n";
-  EXPECT_THAT(
-      Words({.what = ReleaseRequest{.native = true}, .grant = 7 | kNative, .lease = kLease}),
-      ElementsAre("N", "|", native));
+  EXPECT_EQ(Of(ReleaseRequest{.native = true}, kNativeGrant), "N | CLIENT:7n");
   EXPECT_EQ(native_, redis::Native::kDeleteIfEqual);
   EXPECT_EQ(script_, "simple/release_natively");
-  EXPECT_THAT(Words({.what = ReleaseRequest(), .grant = 7 | kNative, .lease = kLease}),
-              ElementsAre("N", kQueue, kWaiters, kFence, "|", native));
+  EXPECT_EQ(Of(ReleaseRequest(), kNativeGrant), absl::StrCat(kPlain, "CLIENT:7n"));
   EXPECT_EQ(native_, redis::Native::kNo);
 }
 
 TEST_F(EncodedRequestTest, OtherRequestsForNativeGrantAreScripts) {
-  const std::string native = kHold7 + "n";
-  EXPECT_THAT(
-      Words({.what = RenewRequest{.draws_token = true}, .grant = 7 | kNative, .lease = kLease}),
-      ElementsAre("N", kQueue, kWaiters, kFence, "|", native, "30000", "token"));
-  EXPECT_THAT(
-      Words({.what = CancelRequest{.tombstone = true}, .grant = 7 | kNative, .lease = kLease}),
-      ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", native, "30000", "1"));
+  EXPECT_EQ(Of(RenewRequest{.draws_token = true}, kNativeGrant),
+            absl::StrCat(kPlain, "CLIENT:7n 30000 token"));
+  EXPECT_EQ(Of(CancelRequest{.tombstone = true}, kNativeGrant),
+            absl::StrCat(kAsking, "CLIENT:7n 30000 1"));
 }
 
 TEST_F(EncodedRequestTest, TryThatRecallsCachedGrantSaysThree) {
-  AcquireRequest acquire = SomeBid(7);
+  AcquireRequest acquire = SomeAcquire();
   acquire.wait = false;
   acquire.recalls = true;
-  EXPECT_THAT(Words({.what = acquire, .grant = 7, .lease = kLease}),
-              Contains("64 3 3 10000 0 1795227594499240 30000 0 " + kChannel));
+  EXPECT_THAT(Of(acquire), HasSubstr("'64 3 3 10000 0 TICKET 30000 0 CHANNEL'"));
 }
 
 TEST_F(EncodedRequestTest, ToolScriptsHaveOwnKeysAndArguments) {
-  EXPECT_THAT(Words({.what = ScriptRequest{&plan_.scripts.inspect, {"100"}}}),
-              ElementsAre("N", kQueue, kWaiters, kFence, "|", "100"));
-  EXPECT_THAT(
-      Words({.what = ScriptRequest{&plan_.scripts.force_release, {"redlatch:"}, "own"}}),
-      ElementsAre("N", kQueue, kWaiters, kFence, AuxiliaryKey("N", "own"), "|", "redlatch:"));
+  EXPECT_EQ(Words({.what = ScriptRequest{&plan_.scripts.inspect, {"100"}}}),
+            absl::StrCat(kPlain, "100"));
+  EXPECT_EQ(Words({.what = ScriptRequest{&plan_.scripts.force_release, {"redlatch:"}, "own"}}),
+            "N queue waiters fence own | redlatch:");
 }
 
 Reply Text(std::string text) { return {.type = Reply::Type::kString, .text = std::move(text)}; }
 Reply Number(int64_t number) { return {.type = Reply::Type::kInteger, .integer = number}; }
 Reply List(std::vector<Reply> elements) {
   return {.type = Reply::Type::kArray, .elements = std::move(elements)};
+}
+
+template <class What, class Variant>
+bool Is(const Variant& variant) {
+  return std::holds_alternative<What>(variant);
 }
 
 template <class What>
@@ -312,14 +264,13 @@ TEST(ReadResult, ReadsQueuedAndReleasedWithNextAcquire) {
   EXPECT_LT(queued->retry_after, absl::ZeroDuration());
   EXPECT_EQ(queued->position, 3);
   EXPECT_EQ(queued->ticket, 1795227594499241U);
-  EXPECT_TRUE(std::holds_alternative<AcquireNotMade>(
-      std::get<Freed>(Read<ReleaseRequest>("released").what).next));
-  EXPECT_TRUE(std::holds_alternative<NotHeld>(Read<ReleaseRequest>("not_held").what));
-  EXPECT_TRUE(std::holds_alternative<StillHeld>(Read<RenewRequest>("held").what));
-  EXPECT_TRUE(std::holds_alternative<NotHeld>(Read<RenewRequest>("not_held").what));
-  EXPECT_TRUE(std::holds_alternative<AcquireBusy>(Read<AcquireRequest>("busy 12").acquire()));
-  EXPECT_TRUE(std::holds_alternative<AcquireCancelled>(Read<AcquireRequest>("gone").acquire()));
-  EXPECT_TRUE(std::holds_alternative<Cancelled>(Read<CancelRequest>("left").what));
+  EXPECT_TRUE(Is<AcquireNotMade>(std::get<Freed>(Read<ReleaseRequest>("released").what).next));
+  EXPECT_TRUE(Is<NotHeld>(Read<ReleaseRequest>("not_held").what));
+  EXPECT_TRUE(Is<StillHeld>(Read<RenewRequest>("held").what));
+  EXPECT_TRUE(Is<NotHeld>(Read<RenewRequest>("not_held").what));
+  EXPECT_TRUE(Is<AcquireBusy>(Read<AcquireRequest>("busy 12").acquire()));
+  EXPECT_TRUE(Is<AcquireCancelled>(Read<AcquireRequest>("gone").acquire()));
+  EXPECT_TRUE(Is<Cancelled>(Read<CancelRequest>("left").what));
 }
 
 Result ReadNative(bool acquires, const Reply& reply) {
@@ -332,14 +283,12 @@ Result ReadNative(bool acquires, const Reply& reply) {
 TEST(ReadResult, NativeAcquireIsGrantedForClaimOrTaken) {
   const Result got = ReadNative(true, {.type = Reply::Type::kStatus, .text = "OK"});
   EXPECT_EQ(std::get<AcquireGranted>(got.acquire()).lease, absl::Seconds(2));
-  EXPECT_TRUE(std::holds_alternative<AcquireTaken>(ReadNative(true, {}).acquire()));
+  EXPECT_TRUE(Is<AcquireTaken>(ReadNative(true, {}).acquire()));
 }
 
 TEST(ReadResult, NativeReleaseFreesOrFindsAnotherValue) {
-  const Reply one{.type = Reply::Type::kInteger, .integer = 1};
-  const Reply none{.type = Reply::Type::kInteger, .integer = 0};
-  EXPECT_TRUE(std::holds_alternative<Freed>(ReadNative(false, one).what));
-  EXPECT_TRUE(std::holds_alternative<NotHeld>(ReadNative(false, none).what));
+  EXPECT_TRUE(Is<Freed>(ReadNative(false, Number(1)).what));
+  EXPECT_TRUE(Is<NotHeld>(ReadNative(false, Number(0)).what));
 }
 
 TEST(ReadResult, RefusedNativeCommandLeavesTheRestToScripts) {
@@ -347,10 +296,10 @@ TEST(ReadResult, RefusedNativeCommandLeavesTheRestToScripts) {
     return Reply{.type = Reply::Type::kError, .text = std::move(text)};
   };
   const Result denied = ReadNative(true, error("NOPERM this user has no permissions to run 'set'"));
-  EXPECT_TRUE(std::holds_alternative<AcquireTaken>(denied.acquire()));
+  EXPECT_TRUE(Is<AcquireTaken>(denied.acquire()));
   EXPECT_TRUE(denied.no_native);
   const Result unknown = ReadNative(false, error("ERR unknown command 'DELIFEQ'"));
-  EXPECT_TRUE(std::holds_alternative<NotHeld>(unknown.what));
+  EXPECT_TRUE(Is<NotHeld>(unknown.what));
   EXPECT_TRUE(unknown.no_native);
   EXPECT_FALSE(ReadNative(true, error("LOADING Redis is loading")).no_native);
 }
@@ -471,10 +420,16 @@ TEST(ReadMessage, IgnoresOtherText) {
   }
 }
 
+// A party of an inspection: its grant, its owner, and what more is told.
+Reply Party(const char* grant, const char* owner, std::vector<Reply> more) {
+  more.insert(more.begin(), {Text(grant), Text(owner)});
+  return List(std::move(more));
+}
+
 TEST(ReadInspection, ReadsHoldersAndWaiters) {
-  const auto info = ReadInspection(
-      List({Text("simple"), Text("99"), List({List({Text("h"), Text("o"), Number(1500)})}),
-            Number(2), List({List({Text("w"), Text("p"), Text("1795227594499240")})})}));
+  const auto info =
+      ReadInspection(List({Text("simple"), Text("99"), List({Party("h", "o", {Number(1500)})}),
+                           Number(2), List({Party("w", "p", {Text("1795227594499240")})})}));
   ASSERT_TRUE(info.ok()) << info.status();
   EXPECT_EQ(info->kind, "simple");
   EXPECT_EQ(info->last_token, FencingToken(99));
@@ -489,9 +444,9 @@ TEST(ReadInspection, ReadsHoldersAndWaiters) {
 }
 
 TEST(ReadInspection, FillsInOmittedFields) {
-  const auto info = ReadInspection(
-      List({Text("cooldown"), Text("99"), List({List({Text("h"), Text("o"), Number(-1)})}),
-            Number(1), List({List({Text("w"), Text("p"), Text("0")})})}));
+  const auto info =
+      ReadInspection(List({Text("cooldown"), Text("99"), List({Party("h", "o", {Number(-1)})}),
+                           Number(1), List({Party("w", "p", {Text("0")})})}));
   ASSERT_TRUE(info.ok()) << info.status();
   EXPECT_EQ(info->holding, 1);
   EXPECT_EQ(info->holders[0].permits, 1);
@@ -503,19 +458,19 @@ TEST(ReadInspection, FillsInOmittedFields) {
 TEST(ReadInspection, ReadsArrivalFromReorderingTicket) {
   for (const char* ticket : {"795227594499240", "1795227594499240", "4795227594499240"}) {
     const auto info = ReadInspection(List({Text("priority"), Text("99"), List({}), Number(1),
-                                           List({List({Text("w"), Text("p"), Text(ticket)})})}));
+                                           List({Party("w", "p", {Text(ticket)})})}));
     ASSERT_TRUE(info.ok()) << info.status();
     EXPECT_EQ(info->waiters[0].since, absl::FromUnixMicros(1795227594499240)) << ticket;
   }
 }
 
 TEST(ReadInspection, ReadsTimesAndNumberOfFurtherWaiters) {
-  const auto info = ReadInspection(
-      List({Text("semaphore"), Text("0"),
-            List({List({Text("a"), Text("o"), Number(9), Number(3), Text("1795227594499240")}),
-                  List({Text("b"), Text("o"), Number(9), Number(2), Text("0")}),
-                  List({Text("c"), Text("o"), Number(9), Number(1), Text("nan")})}),
-            Number(0), List({}), Number(100'000), Number(7), Number(6)}));
+  const auto info =
+      ReadInspection(List({Text("semaphore"), Text("0"),
+                           List({Party("a", "o", {Number(9), Number(3), Text("1795227594499240")}),
+                                 Party("b", "o", {Number(9), Number(2), Text("0")}),
+                                 Party("c", "o", {Number(9), Number(1), Text("nan")})}),
+                           Number(0), List({}), Number(100'000), Number(7), Number(6)}));
   ASSERT_TRUE(info.ok()) << info.status();
   EXPECT_EQ(info->holders[0].permits, 3);
   EXPECT_EQ(info->holders[0].since, absl::FromUnixMicros(1795227594499240));

@@ -105,40 +105,40 @@ TEST(NodeResults, ReleaseIsNotHeldIfNoMajorityHadIt) {
   EXPECT_EQ(done.check_after, absl::Milliseconds(100));
 }
 
+const std::vector<std::string> kServers{"redis://a", "redis://b", "redis://c"};
+
 TEST(NodeResults, FailureNamesServersThatDidNotAnswer) {
-  const std::vector<std::string> servers{"redis://a", "redis://b", "redis://c"};
   const internal::Failed failed =
-      NoMajority(Results{Granted(7), Unanswered(), {}}, servers, /*stands=*/false);
-  const absl::Status& why = failed.why;
-  EXPECT_TRUE(absl::IsUnavailable(why));
+      NoMajority(Results{Granted(7), Unanswered(), {}}, kServers, /*stands=*/false);
+  EXPECT_TRUE(absl::IsUnavailable(failed.why));
   EXPECT_TRUE(failed.may_have_executed);
-  EXPECT_THAT(std::string(why.message()), HasSubstr("1 of 3 servers answered, and 2 are needed"));
-  EXPECT_THAT(std::string(why.message()), HasSubstr("redis://b hung up"));
-  EXPECT_THAT(std::string(why.message()), HasSubstr("redis://c did not answer in time"));
+  EXPECT_THAT(std::string(failed.why.message()),
+              AllOf(HasSubstr("1 of 3 servers answered, and 2 are needed"),
+                    HasSubstr("redis://b hung up"), HasSubstr("redis://c did not answer in time")));
   const internal::Failed parted = NoMajority(
-      Results{Renewed("held"), Renewed("not_held"), Unanswered()}, servers, /*stands=*/true);
+      Results{Renewed("held"), Renewed("not_held"), Unanswered()}, kServers, /*stands=*/true);
   EXPECT_THAT(std::string(parted.why.message()),
               HasSubstr("1 of 3 servers said that they have it, and 2 are needed"));
 }
 
 TEST(NodeResults, LastingRefusalIsToldFromAbsence) {
-  const std::vector<std::string> servers{"redis://a", "redis://b", "redis://c"};
   const NodeResult refused = Failing(absl::PermissionDeniedError("no +evalsha"));
-  EXPECT_TRUE(absl::IsPermissionDenied(
-      NoMajority(Results{refused, refused, Unanswered()}, servers, /*stands=*/false).why));
-  EXPECT_TRUE(absl::IsPermissionDenied(
-      NoMajority(Results{refused, Renewed("held"), Unanswered()}, servers, false).why));
-  // A hold may still be renewed if two nodes remain.
-  EXPECT_TRUE(absl::IsUnavailable(
-      NoMajority(Results{refused, Renewed("held"), Unanswered()}, servers, /*stands=*/true).why));
-  EXPECT_TRUE(absl::IsPermissionDenied(
-      NoMajority(Results{refused, refused, Renewed("held")}, servers, /*stands=*/true).why));
+  const NodeResult held = Renewed("held");
+  const auto code = [](const Results& results, bool stands) {
+    return NoMajority(results, kServers, stands).why.code();
+  };
+  constexpr auto kDenied = absl::StatusCode::kPermissionDenied;
+  EXPECT_EQ(code({refused, refused, Unanswered()}, /*stands=*/false), kDenied);
+  EXPECT_EQ(code({refused, held, Unanswered()}, /*stands=*/false), kDenied);
+  EXPECT_EQ(code({refused, held, Unanswered()}, /*stands=*/true), absl::StatusCode::kUnavailable)
+      << "two may yet renew it";
+  EXPECT_EQ(code({refused, refused, held}, /*stands=*/true), kDenied);
 }
 
 TEST(NodeResult, ReplyOutsideContractIsForeign) {
-  EXPECT_EQ(Of("hello").kind, NodeResult::Kind::kForeign);
-  EXPECT_EQ(Of("granted 7").kind, NodeResult::Kind::kForeign);
-  EXPECT_EQ(Of("").kind, NodeResult::Kind::kForeign);
+  for (const char* const text : {"hello", "granted 7", ""}) {
+    EXPECT_EQ(Of(text).kind, NodeResult::Kind::kForeign);
+  }
 }
 
 }  // namespace

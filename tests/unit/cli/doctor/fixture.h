@@ -24,27 +24,13 @@ inline const Reply kInfo = Text(
     "maxclients:10000\nslave0:ip=10.0.0.2,port=6379,state=online,offset=1,lag=1\n");
 inline const Reply kConfig = [] {
   Reply config = Array({});
-  for (const char* const text : {"appendfsync",
-                                 "always",
-                                 "min-replicas-to-write",
-                                 "1",
-                                 "min-replicas-max-lag",
-                                 "10",
-                                 "client-output-buffer-limit",
-                                 "normal 0 0 0 pubsub 33554432 8388608 60",
-                                 "timeout",
-                                 "0",
-                                 "tcp-keepalive",
-                                 "300",
-                                 "busy-reply-threshold",
-                                 "5000",
-                                 "maxmemory-clients",
-                                 "0",
-                                 "notify-keyspace-events",
-                                 "",
-                                 "latency-monitor-threshold",
-                                 "100"}) {
-    config.elements.push_back(Text(text));
+  for (const absl::string_view word : absl::StrSplit(
+           "appendfsync;always;min-replicas-to-write;1;min-replicas-max-lag;10;"
+           "client-output-buffer-limit;normal 0 0 0 pubsub 33554432 8388608 60;timeout;0;"
+           "tcp-keepalive;300;busy-reply-threshold;5000;maxmemory-clients;0;"
+           "notify-keyspace-events;;latency-monitor-threshold;100",
+           ';')) {
+    config.elements.push_back(Text(std::string(word)));
   }
   return config;
 }();

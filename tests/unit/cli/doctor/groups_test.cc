@@ -61,16 +61,6 @@ TEST(ClusterDoctor, MergesDifferentFiguresOnlyIfNoChangeIsNeeded) {
   EXPECT_THAT(Of(facts, "slow log"), SizeIs(3)) << "each warning keeps its figures";
 }
 
-TEST(ClusterDoctor, NamesNodesWithOtherVersions) {
-  GroupFacts facts = HealthyCluster();
-  EXPECT_THAT(Of(facts, "versions"), IsEmpty());
-  facts.nodes[4].facts.Set("redis_version", "7.2.4");
-  const std::vector<Finding> versions = Of(facts, "versions");
-  ASSERT_THAT(versions, SizeIs(1));
-  EXPECT_EQ(versions[0].level, Level::kWarn);
-  EXPECT_THAT(versions[0].found, HasSubstr("Redis 7.2.4 at n2:7002"));
-}
-
 TEST(ClusterDoctor, NamesNodesThatOtherNodesMiss) {
   GroupFacts facts = HealthyCluster();
   facts.nodes[0].nodes = ReadClusterNodes(
@@ -126,6 +116,29 @@ TEST(ClusterDoctor, WarnsOfADisconnectedReplica) {
   EXPECT_EQ(role[1].where, "n1:7002");
 }
 
+// A change to a healthy group, and the only finding of a check after it: its level and parts of
+// what it says, or of its last finding if there are several.
+struct GroupCase {
+  std::string_view check;
+  Level level;
+  std::function<void(GroupFacts&)> change;
+  std::vector<std::string> says = {};
+};
+
+void ExpectLast(const GroupFacts& healthy, const std::vector<GroupCase>& cases) {
+  for (const GroupCase& each : cases) {
+    SCOPED_TRACE(absl::StrCat(std::string(each.check), ", case ", &each - cases.data()));
+    GroupFacts facts = healthy;
+    each.change(facts);
+    const std::vector<Finding> of = Of(facts, each.check);
+    ASSERT_FALSE(of.empty());
+    EXPECT_EQ(of.back().level, each.level) << of.back().found;
+    const std::string said =
+        absl::StrCat(of.back().where, ": ", of.back().found, "\n", of.back().fix);
+    for (const std::string& text : each.says) EXPECT_THAT(said, HasSubstr(text));
+  }
+}
+
 GroupFacts HealthyQuorum(int size = 3) {
   GroupFacts facts;
   for (int i = 1; i <= size; ++i) {
@@ -146,10 +159,6 @@ Finding Only(const GroupFacts& facts, std::string_view check) {
   return of.empty() ? Finding{.level = Level::kUnchecked} : of.front();
 }
 
-void StepClock(NodeFacts& node, absl::Duration by) {
-  node.facts.Set("ahead_us", node.facts.n("ahead_us") + absl::ToDoubleMicroseconds(by));
-}
-
 TEST(DoctorQuorumTest, HealthyQuorumNeedsNoChange) {
   for (const Finding& finding : Diagnose(HealthyQuorum())) {
     EXPECT_LE(finding.level, Level::kNote) << finding.check << ": " << finding.found;
@@ -162,78 +171,82 @@ TEST(DoctorQuorumTest, HealthyQuorumNeedsNoChange) {
   EXPECT_THAT(Of(HealthyQuorum(), "promise"), IsEmpty()) << "a single server promises nothing";
 }
 
+TEST(ClusterDoctor, NamesNodesWithOtherVersions) {
+  EXPECT_THAT(Of(HealthyCluster(), "versions"), IsEmpty());
+  const auto other = [](auto& facts) { facts.nodes[4].facts.Set("redis_version", "7.2.4"); };
+  ExpectLast(HealthyCluster(), {{"versions", Level::kWarn, other, {"Redis 7.2.4 at n2:7002"}}});
+}
+
 TEST(DoctorQuorumTest, CountsItsServers) {
-  EXPECT_EQ(Only(HealthyQuorum(1), "quorum").level, Level::kWarn);
-  EXPECT_EQ(Only(HealthyQuorum(2), "quorum").level, Level::kWarn);
-  EXPECT_EQ(Only(HealthyQuorum(3), "quorum").level, Level::kOk);
-  EXPECT_EQ(Only(HealthyQuorum(4), "quorum").level, Level::kNote);
-  EXPECT_THAT(Only(HealthyQuorum(4), "quorum").found, HasSubstr("of which 1 may fail"));
-  EXPECT_THAT(Only(HealthyQuorum(5), "quorum").found, HasSubstr("of which 2 may fail"));
+  const auto of = [](int size) {
+    return [size](GroupFacts& facts) { facts = HealthyQuorum(size); };
+  };
+  ExpectLast({}, {{"quorum", Level::kWarn, of(1)},
+                  {"quorum", Level::kWarn, of(2)},
+                  {"quorum", Level::kOk, of(3)},
+                  {"quorum", Level::kNote, of(4), {"of which 1 may fail"}},
+                  {"quorum", Level::kOk, of(5), {"of which 2 may fail"}}});
 }
 
-TEST(DoctorQuorumTest, NamesServersThatDoNotAnswer) {
-  GroupFacts facts = HealthyQuorum();
-  facts.nodes[1].reached = absl::UnavailableError("cannot connect");
-  EXPECT_THAT(Only(facts, "servers").found, AllOf(HasSubstr("n2"), HasSubstr("cannot connect")));
-  EXPECT_EQ(Only(facts, "servers").level, Level::kWarn);
-  EXPECT_EQ(Only(facts, "locks").where, "all 2 servers that answer");
-  facts.nodes[2].reached = absl::UnavailableError("cannot connect");
-  EXPECT_EQ(Of(facts, "servers").back().level, Level::kBad);
-  EXPECT_THAT(Of(facts, "servers").back().found, HasSubstr("1 of 3 answer, and 2 are needed"));
+TEST(DoctorQuorumTest, ComparesItsServers) {
+  const auto silent = [](std::vector<size_t> which) {
+    return [which](GroupFacts& facts) {
+      for (const size_t i : which) facts.nodes[i].reached = absl::UnavailableError("it is down");
+    };
+  };
+  const auto set = [](size_t which, std::string name, std::string value) {
+    return [=](GroupFacts& facts) { facts.nodes[which].facts.Set(name, value); };
+  };
+  const auto named_twice = [](GroupFacts& facts) {
+    facts.nodes[2].facts.Set("run_id", "run1").Set("master_replid", "id1");
+  };
+  const auto replica = [](GroupFacts& facts) {
+    facts.nodes[2].facts.Set("role", "slave").Set("master_replid", "id2");
+  };
+  const auto ahead = [](double first_us, double last_us) {
+    return [=](GroupFacts& facts) {
+      for (const auto& [node, by] : {std::pair(0, first_us), {2, last_us}}) {
+        facts.nodes[node].facts.Set("ahead_us", facts.nodes[node].facts.n("ahead_us") + by);
+      }
+    };
+  };
+  ExpectLast(HealthyQuorum(),
+             {{"servers", Level::kWarn, silent({1}), {"n2", "it is down"}},
+              {"locks", Level::kOk, silent({1}), {"all 2 servers that answer"}},
+              {"servers", Level::kBad, silent({1, 2}), {"1 of 3 answer, and 2 are needed"}},
+              {"independence",
+               Level::kBad,
+               named_twice,
+               {"redis://n1:6379 and redis://n3:6379 are one and the same server"}},
+              {"independence",
+               Level::kBad,
+               replica,
+               {"redis://n2:6379 and redis://n3:6379 have the same data"}},
+              {"role", Level::kBad, replica, {"primaries, each of its own"}},
+              {"independence", Level::kUnchecked,
+               [](auto& facts) { facts.nodes[0].facts.texts.erase("run_id"); }},
+              {"clocks", Level::kOk, ahead(4e5, 0)},
+              {"clocks",
+               Level::kWarn,
+               ahead(4e5, -4e5),
+               {"redis://n1:6379 is 800 ms ahead of redis://n3:6379"}},
+              {"versions",
+               Level::kNote,
+               set(1, "redis_version", "7.2.1"),
+               {"Redis 7.2.1 at redis://n2:6379"}},
+              {"persistence",
+               Level::kWarn,
+               set(1, "aof_enabled", "0"),
+               {"redis://n2:6379: ", "restart_delay="}}});
 }
 
-TEST(DoctorQuorumTest, FindsAServerNamedTwice) {
-  GroupFacts facts = HealthyQuorum();
-  facts.nodes[2].facts.Set("run_id", "run1").Set("master_replid", "id1");
-  EXPECT_EQ(Only(facts, "independence").level, Level::kBad);
-  EXPECT_THAT(Only(facts, "independence").found,
-              HasSubstr("redis://n1:6379 and redis://n3:6379 are one and the same server"));
-}
-
-TEST(DoctorQuorumTest, FindsAReplicaOfAnother) {
-  GroupFacts facts = HealthyQuorum();
-  facts.nodes[2].facts.Set("role", "slave");
-  facts.nodes[2].facts.Set("master_replid", "id2");
-  EXPECT_EQ(Only(facts, "independence").level, Level::kBad);
-  EXPECT_THAT(Only(facts, "independence").found,
-              HasSubstr("redis://n2:6379 and redis://n3:6379 have the same data"));
-  EXPECT_EQ(Of(facts, "role").back().level, Level::kBad);
-  EXPECT_THAT(Of(facts, "role").back().fix, HasSubstr("primaries, each of its own"));
-}
-
-TEST(DoctorQuorumTest, IndependenceIsUncheckedWithoutInfo) {
-  GroupFacts facts = HealthyQuorum();
-  facts.nodes[0].facts.texts.erase("run_id");
-  EXPECT_EQ(Only(facts, "independence").level, Level::kUnchecked);
-}
-
-TEST(DoctorQuorumTest, FindsClocksThatDiffer) {
-  GroupFacts facts = HealthyQuorum();
-  StepClock(facts.nodes[0], absl::Milliseconds(400));
-  EXPECT_EQ(Only(facts, "clocks").level, Level::kOk);
-  StepClock(facts.nodes[2], -absl::Milliseconds(400));
-  EXPECT_EQ(Only(facts, "clocks").level, Level::kWarn);
-  EXPECT_THAT(Only(facts, "clocks").found,
-              HasSubstr("redis://n1:6379 is 800 ms ahead of redis://n3:6379"));
-}
-
-TEST(DoctorQuorumTest, ReportsDifferentVersions) {
-  GroupFacts facts = HealthyQuorum();
-  facts.nodes[1].facts.Set("redis_version", "7.2.1");
-  EXPECT_EQ(Only(facts, "versions").level, Level::kNote);
-  EXPECT_THAT(Only(facts, "versions").found, HasSubstr("Redis 7.2.1 at redis://n2:6379"));
-}
-
-TEST(DoctorQuorumTest, AdvisesARestartDelayIfARestartForgets) {
-  GroupFacts facts = HealthyQuorum();
-  facts.nodes[1].facts.Set("aof_enabled", "0");
-  const std::vector<Finding> without = Of(facts, "persistence");
-  EXPECT_EQ(without.back().level, Level::kWarn);
-  EXPECT_EQ(without.back().where, "redis://n2:6379");
-  EXPECT_THAT(without.back().fix, HasSubstr("restart_delay="));
-  for (NodeFacts& node : facts.nodes) node.facts.Set("wanted_ms", 60'000);
-  EXPECT_EQ(Of(facts, "persistence").back().level, Level::kNote);
-  EXPECT_EQ(Only(facts, "restarts").level, Level::kOk);
+TEST(DoctorQuorumTest, RestartDelayMakesUpForAForgetfulServer) {
+  const auto delayed = [](GroupFacts& facts) {
+    facts.nodes[1].facts.Set("aof_enabled", "0");
+    for (NodeFacts& node : facts.nodes) node.facts.Set("wanted_ms", 60'000);
+  };
+  ExpectLast(HealthyQuorum(),
+             {{"persistence", Level::kNote, delayed}, {"restarts", Level::kOk, delayed}});
 }
 
 TEST(DoctorQuorumTest, FindsProblemsOfARestartDelay) {

@@ -126,42 +126,15 @@ void ExpectLost(std::string_view bytes, const Read& read, size_t replies_before)
 }
 
 TEST(ReplyParserTest, RefusesOtherProtocolsThanResp2) {
-  // The last ones are RESP 3, which the client never asks for.
-  std::vector<std::string_view> cases = {"x",
-                                         "\r\n",
-                                         "HTTP/1.1 400 Bad Request\r\n",
-                                         ":\r\n",
-                                         ":x\r\n",
-                                         ":1 \r\n",
-                                         ": 1\r\n",
-                                         ":+1\r\n",
-                                         ":01\r\n",
-                                         ":-\r\n",
-                                         ":9223372036854775808\r\n",
-                                         ":-9223372036854775809\r\n",
-                                         ":99999999999999999999999\r\n",
-                                         "$\r\n",
-                                         "$x\r\n",
-                                         "$-2\r\n",
-                                         "$99999999999999999999\r\n",
-                                         "*\r\n",
-                                         "*x\r\n",
-                                         "*-2\r\n",
-                                         "*99999999999999999999\r\n",
-                                         "*1\r\nx",
-                                         "*2\r\n:1\r\n\r\n",
-                                         "_\r\n",
-                                         "#t\r\n",
-                                         ",1.5\r\n",
-                                         "(123\r\n",
-                                         "=5\r\ntxt:a\r\n",
-                                         "%1\r\n+a\r\n+b\r\n",
-                                         "~1\r\n+a\r\n",
-                                         ">1\r\n+a\r\n",
-                                         "|1\r\n+a\r\n+b\r\n:1\r\n",
-                                         "!3\r\nERR\r\n",
-                                         "*1\r\n#t\r\n",
-                                         "*1\r\n,1.5\r\n"};
+  // The last ones, from "_" on, are RESP 3, which the client never asks for.
+  std::vector<std::string> cases = absl::StrSplit(
+      "x;\r\n;HTTP/1.1 400 Bad Request\r\n;:\r\n;:x\r\n;:1 \r\n;: 1\r\n;:+1\r\n;:01\r\n;:-\r\n;"
+      ":9223372036854775808\r\n;:-9223372036854775809\r\n;:99999999999999999999999\r\n;"
+      "$\r\n;$x\r\n;$-2\r\n;$99999999999999999999\r\n;*\r\n;*x\r\n;*-2\r\n;"
+      "*99999999999999999999\r\n;*1\r\nx;*2\r\n:1\r\n\r\n;_\r\n;#t\r\n;,1.5\r\n;(123\r\n;"
+      "=5\r\ntxt:a\r\n;%1\r\n+a\r\n+b\r\n;~1\r\n+a\r\n;>1\r\n+a\r\n;|1\r\n+a\r\n+b\r\n:1\r\n;"
+      "!3\r\nERR\r\n;*1\r\n#t\r\n;*1\r\n,1.5\r\n",
+      ';');
   cases.emplace_back("\0", 1);
   for (const std::string_view bytes : cases) {
     ExpectLost(bytes, ReadPieces({bytes}), 0);
