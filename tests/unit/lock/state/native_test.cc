@@ -182,24 +182,20 @@ TEST_F(LockStateNativeTest, GrantThatNobodyWantsAnyMoreIsCancelled) {
   EXPECT_TRUE(Quiet());
 }
 
-TEST_F(LockStateNativeTest, FlaggedGrantIsReleasedByScript) {
-  const Waiter& waiter = HoldNatively();
-  const Request native = FetchUnlock();
-  Deliver(native, NotHeld());
-  EXPECT_EQ(state().Outcome(waiter.hold).kind, Kind::kUnconfirmed);
-  const Request script = Fetch<ReleaseRequest>();
-  EXPECT_FALSE(IsNativeRelease(script));
-  EXPECT_EQ(script.grant, native.grant);
-  Deliver(script, ReleasedThen());
-  EXPECT_EQ(state().Outcome(waiter.hold).kind, Kind::kDone);
-  EXPECT_TRUE(state().vacant());
-}
-
-TEST_F(LockStateNativeTest, LossShowsInReleaseByScript) {
-  const Waiter& waiter = HoldNatively();
-  Deliver(FetchUnlock(), NotHeld());
-  Deliver(Fetch<ReleaseRequest>(), NotHeld());
-  EXPECT_EQ(state().Outcome(waiter.hold).kind, Kind::kLost);
+TEST_F(LockStateNativeTest, FlaggedGrantIsReleasedByScriptWhichShowsItsLoss) {
+  for (const bool lost : {false, true}) {
+    Make({});
+    const Waiter& waiter = HoldNatively();
+    const Request native = FetchUnlock();
+    Deliver(native, NotHeld());
+    EXPECT_EQ(state().Outcome(waiter.hold).kind, Kind::kUnconfirmed);
+    const Request script = Fetch<ReleaseRequest>();
+    EXPECT_FALSE(IsNativeRelease(script));
+    EXPECT_EQ(script.grant, native.grant);
+    Deliver(script, lost ? NotHeld() : ReleasedThen());
+    EXPECT_EQ(state().Outcome(waiter.hold).kind, lost ? Kind::kLost : Kind::kDone);
+    EXPECT_TRUE(state().vacant());
+  }
 }
 
 TEST_F(LockStateNativeTest, UnansweredReleaseIsRepeatedByScript) {

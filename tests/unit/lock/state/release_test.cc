@@ -4,7 +4,21 @@
 namespace redlatch::internal {
 namespace {
 
-using LockStateReleaseTest = LockStateTest;
+class LockStateReleaseTest : public LockStateTest {
+ protected:
+  // The server stays silent until the client gives up. Returns how often it was asked.
+  int AskInVain() {
+    int tries = 0;
+    while (!state().next_request_at().is_infinite()) {
+      PassTo(state().next_request_at());
+      const std::optional<Request> request = Next();
+      if (!request) break;
+      ++tries;
+      Deliver(*request, Silence());
+    }
+    return tries;
+  }
+};
 
 TEST_F(LockStateReleaseTest, ConfirmedReleaseIsDone) {
   Waiter& waiter = Hold();
@@ -69,16 +83,8 @@ TEST_F(LockStateReleaseTest, RepeatsReleaseUntilLeaseIsOver) {
   Waiter& waiter = Hold();
   const base::Instant over = now() + kLease;
   Release(waiter.hold);
-  int tries = 0;
-  while (!state().next_request_at().is_infinite()) {
-    PassTo(state().next_request_at());
-    std::optional<Request> request = Next();
-    if (!request) break;
-    ++tries;
-    Deliver(*request, Silence());
-  }
+  EXPECT_THAT(AskInVain(), AllOf(::testing::Ge(6), ::testing::Le(30)));
   EXPECT_EQ(now(), over);
-  EXPECT_THAT(tries, ::testing::AllOf(::testing::Ge(6), ::testing::Le(30)));
   EXPECT_EQ(state().Outcome(waiter.hold).kind, Kind::kLost);
   EXPECT_TRUE(state().idle());
 }
@@ -228,10 +234,7 @@ TEST_F(LockStateReleaseTest, LateRenewalProlongsCleanup) {
   Deliver(renewal, HoldRef());
   const base::Instant renewed = now();
   Deliver(Fetch<ReleaseRequest>(), Silence());
-  while (!state().next_request_at().is_infinite()) {
-    PassTo(state().next_request_at());
-    if (std::optional<Request> request = Next()) Deliver(*request, Silence());
-  }
+  AskInVain();
   EXPECT_EQ(now(), renewed + kLease);
 }
 

@@ -298,22 +298,17 @@ class ReadTurnTest : public LockStateTurnTest {
   }
 };
 
-TEST_F(ReadTurnTest, WaitingWriterEndsTurn) {
-  Cache();
-  const Waiter& reader = ReadOn();
-  Deliver(Fetch<RenewRequest>(), HeldWith(1));
-  EXPECT_EQ(reader.state, State::kWaiting);
-  Deliver(Fetch<ReleaseRequest>(), ReleasedThen());
-  Deliver(Fetch<AcquireRequest>(), Queued());
-}
-
-TEST_F(ReadTurnTest, FailedQuestionEndsTurn) {
-  Cache();
-  const Waiter& reader = ReadOn();
-  Deliver(Fetch<RenewRequest>(), Silence());
-  Deliver(Fetch<ReleaseRequest>(), ReleasedThen());
-  Deliver(Fetch<AcquireRequest>(), Granted());
-  EXPECT_EQ(reader.state, State::kGranted);
+TEST_F(ReadTurnTest, WaitingWriterOrFailedQuestionEndsTurn) {
+  for (const bool fails : {false, true}) {
+    Make({.use = GrantUse::kShared, .reentrant = true});
+    Cache();
+    const Waiter& reader = ReadOn();
+    Deliver(Fetch<RenewRequest>(), fails ? Silence() : HeldWith(1));
+    EXPECT_EQ(reader.state, State::kWaiting);
+    Deliver(Fetch<ReleaseRequest>(), ReleasedThen());
+    Deliver(Fetch<AcquireRequest>(), fails ? Granted() : Queued());
+    EXPECT_EQ(reader.state, fails ? State::kGranted : State::kWaiting);
+  }
 }
 
 TEST_F(ReadTurnTest, NoTurnWhileWriterIsKnownToWait) {

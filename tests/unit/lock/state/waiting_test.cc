@@ -46,40 +46,31 @@ TEST_F(LockStateWaitingTest, HeadAsksWhenHolderCouldExpire) {
   EXPECT_EQ(state().next_request_at(), now() + absl::Milliseconds(1));
 }
 
-TEST_F(LockStateWaitingTest, WaitersNearHeadAskOneAfterTheOther) {
-  Acquire();
-  for (int64_t position = 1; position < 16; ++position) {
-    Deliver(Fetch<AcquireRequest>(), Queued(position, absl::Milliseconds(200)));
-    EXPECT_EQ(state().next_request_at(), now() + absl::Milliseconds(201 + 20 * position));
-    PassTo(state().next_request_at());
-  }
-  for (const absl::Duration unknown : {absl::ZeroDuration(), absl::Milliseconds(-1)}) {
-    Deliver(Fetch<AcquireRequest>(), Queued(/*position=*/1, unknown));
-    EXPECT_EQ(state().next_request_at(), now() + kThird);
-    PassTo(state().next_request_at());
-  }
-  Deliver(Fetch<AcquireRequest>(), Queued(/*position=*/16, absl::Milliseconds(200)));
-  EXPECT_EQ(state().next_request_at(), now() + kThird);
-}
-
-// The holder's claim passes to a client with a brief one, which dies.
-TEST_F(LockStateWaitingTest, WaitersNearHeadAskSoonInClaim) {
-  Acquire();
-  for (int i = 0; i < 3; ++i) {
-    Deliver(Fetch<AcquireRequest>(), Queued(/*position=*/2, absl::Seconds(2)));
-    EXPECT_EQ(state().next_request_at(), now() + absl::Milliseconds(290));
-    PassTo(state().next_request_at());
-  }
-  Deliver(Fetch<AcquireRequest>(), Queued(/*position=*/2, absl::Milliseconds(2001)));
-  EXPECT_EQ(state().next_request_at(), now() + kThird);
-}
-
-TEST_F(LockStateWaitingTest, WaiterWithoutPositionAsksOnlyWhenGrantEnds) {
-  Acquire();
-  for (const int64_t ends_ms : {200, 900}) {
-    Deliver(Fetch<AcquireRequest>(), Queued(/*position=*/-1, absl::Milliseconds(ends_ms)));
-    EXPECT_EQ(state().next_request_at(), now() + absl::Milliseconds(ends_ms + 1));
-    PassTo(state().next_request_at());
+TEST_F(LockStateWaitingTest, WaitersAskByTheirPlaceAndTheEndOfTheGrant) {
+  struct Case {
+    int64_t position;
+    int ends_ms;
+    absl::Duration asks_in = kThird;  // its heartbeat
+  };
+  std::vector<Case> cases = {{1, 0},   // unknown
+                             {1, -1},  // never
+                             {16, 200},
+                             // The holder's claim passes to a client with a brief one, which dies.
+                             {2, 2000, absl::Milliseconds(290)},
+                             {2, 2001},
+                             // A waiter without a position.
+                             {-1, 200, absl::Milliseconds(201)},
+                             {-1, 900, absl::Milliseconds(901)}};
+  for (int i = 1; i < 16; ++i) cases.push_back({i, 200, absl::Milliseconds(201 + 20 * i)});
+  for (const Case& each : cases) {
+    SCOPED_TRACE(absl::StrCat(each.position, " ", each.ends_ms));
+    Make({});
+    Acquire();
+    for (int i = 0; i < 3; ++i) {
+      Deliver(Fetch<AcquireRequest>(), Queued(each.position, absl::Milliseconds(each.ends_ms)));
+      EXPECT_EQ(state().next_request_at(), now() + each.asks_in);
+      PassTo(state().next_request_at());
+    }
   }
 }
 
