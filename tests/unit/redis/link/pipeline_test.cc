@@ -29,22 +29,23 @@ struct Caller {
 
   InFlight in_flight;
   std::vector<absl::StatusOr<Reply>> results;
+  std::string bytes;  // of its commands
 };
 
 class PipelineTest : public ::testing::Test {
  protected:
   static Command Numbered(int i) { return Command{"ECHO", std::to_string(i)}; }
 
-  // Appends commands first, first + 1, ... and returns their bytes.
-  std::string Append(InFlight& in_flight, int first, int count) {
+  // Appends that many commands: first, first + 1, ...
+  Caller& Call(int first, int count) {
+    Caller& caller = callers_.emplace_back(count);
     std::vector<Command> commands;
-    std::string bytes;
     for (int i = first; i < first + count; ++i) {
       commands.push_back(Numbered(i));
-      bytes.append(commands.back().bytes());
+      caller.bytes.append(commands.back().bytes());
     }
-    pipeline_.Append(commands, in_flight);
-    return bytes;
+    pipeline_.Append(commands, caller.in_flight);
+    return caller;
   }
 
   std::string Take() {
@@ -66,15 +67,14 @@ class PipelineTest : public ::testing::Test {
                              absl::UnavailableError("unsent"));
   }
 
+  std::deque<Caller> callers_;
   Pipeline pipeline_;
   Finished finished_;
 };
 
 TEST_F(PipelineTest, PairsRepliesWithCommandsInOrder) {
-  Caller a(2);
-  Caller b(1);
-  Append(a.in_flight, 0, 2);
-  Append(b.in_flight, 2, 1);
+  Caller& a = Call(0, 2);
+  Caller& b = Call(2, 1);
   Take();
   EXPECT_TRUE(Deliver(10));
   EXPECT_THAT(TakeFinished(), ElementsAre());
@@ -89,8 +89,7 @@ TEST_F(PipelineTest, PairsRepliesWithCommandsInOrder) {
 
 TEST_F(PipelineTest, RefusesUnexpectedReply) {
   EXPECT_FALSE(Deliver(1));
-  Caller a(1);
-  Append(a.in_flight, 0, 1);
+  Caller& a = Call(0, 1);
   EXPECT_FALSE(Deliver(1)) << "it is not sent yet";
   Take();
   EXPECT_TRUE(Deliver(2));
@@ -99,10 +98,8 @@ TEST_F(PipelineTest, RefusesUnexpectedReply) {
 }
 
 TEST_F(PipelineTest, DropsLateReplyToAbandonedCommand) {
-  Caller late(2);
-  Caller other(1);
-  Append(late.in_flight, 0, 2);
-  Append(other.in_flight, 2, 1);
+  Caller& late = Call(0, 2);
+  Caller& other = Call(2, 1);
   Take();
   EXPECT_TRUE(Deliver(10));
   EXPECT_TRUE(GiveUp(late));
@@ -118,12 +115,11 @@ TEST_F(PipelineTest, DropsLateReplyToAbandonedCommand) {
 
 TEST_F(PipelineTest, KeepsOrderWhenManyCommandsAreAbandoned) {
   constexpr int kCallers = 100;
-  std::vector<std::unique_ptr<Caller>> callers;
+  std::vector<Caller*> callers;
   std::string kept;
   for (int i = 0; i < kCallers; ++i) {
-    callers.push_back(std::make_unique<Caller>(2));
-    const std::string bytes = Append(callers.back()->in_flight, 2 * i, 2);
-    if (i % 10 == 3) kept += bytes;
+    callers.push_back(&Call(2 * i, 2));
+    if (i % 10 == 3) kept += callers.back()->bytes;
   }
   for (int i = 0; i < kCallers; ++i) {
     if (i % 10 == 3) continue;
@@ -142,13 +138,10 @@ TEST_F(PipelineTest, KeepsOrderWhenManyCommandsAreAbandoned) {
 }
 
 TEST_F(PipelineTest, FailsOnlySelectedUnsentCommands) {
-  Caller sent(1);
-  Caller chosen(2);
-  Caller other(1);
-  Append(sent.in_flight, 0, 1);
+  Caller& sent = Call(0, 1);
   Take();
-  Append(chosen.in_flight, 1, 2);
-  const std::string kept = Append(other.in_flight, 3, 1);
+  Caller& chosen = Call(1, 2);
+  Caller& other = Call(3, 1);
   pipeline_.FailUnsent([&](const InFlight* each) { return each == &chosen.in_flight; },
                        absl::PermissionDeniedError("refused"), finished_);
   EXPECT_THAT(TakeFinished(), ElementsAre(&chosen.in_flight));
@@ -156,19 +149,17 @@ TEST_F(PipelineTest, FailsOnlySelectedUnsentCommands) {
   EXPECT_EQ(pipeline_.size(), 2);
   EXPECT_TRUE(Deliver(10));
   EXPECT_THAT(sent.Results(), ElementsAre("10"));
-  EXPECT_EQ(Take(), kept);
+  EXPECT_EQ(Take(), other.bytes);
 }
 
 TEST_F(PipelineTest, PrependKeepsOtherCommands) {
-  Caller gone(1);
-  Caller waits(1);
-  Append(gone.in_flight, 0, 1);
-  const std::string kept = Append(waits.in_flight, 1, 1);
+  Caller& gone = Call(0, 1);
+  Caller& waits = Call(1, 1);
   EXPECT_FALSE(GiveUp(gone));
   const Command first = Numbered(2);
   pipeline_.Prepend(first);
   EXPECT_EQ(pipeline_.size(), 2);
-  EXPECT_EQ(Take(), absl::StrCat(std::string(first.bytes()), kept));
+  EXPECT_EQ(Take(), absl::StrCat(std::string(first.bytes()), waits.bytes));
   EXPECT_TRUE(Deliver(12));
   EXPECT_TRUE(Deliver(11));
   EXPECT_THAT(waits.Results(), ElementsAre("11"));
@@ -185,19 +176,16 @@ class LostConnectionTest : public PipelineTest {
 };
 
 TEST_F(LostConnectionTest, UnwrittenCommandsAreUnsentAgainInOrder) {
-  Caller written(1);
-  Caller first(2);
-  Caller second(1);
-  Caller third(1);
-  Append(written.in_flight, 0, 1);
-  std::string rest = Append(first.in_flight, 1, 2);
-  rest += Append(second.in_flight, 3, 1);
+  Caller& written = Call(0, 1);
+  Caller& first = Call(1, 2);
+  Caller& second = Call(3, 1);
+  const std::string rest = first.bytes + second.bytes;
   Take();
-  const std::string waits = Append(third.in_flight, 4, 1);
+  Caller& third = Call(4, 1);
   Lose(rest);
   EXPECT_THAT(TakeFinished(), ElementsAre(&written.in_flight));
   EXPECT_EQ(pipeline_.FirstWaiting(), &first.in_flight);
-  EXPECT_EQ(Take(), rest + waits);
+  EXPECT_EQ(Take(), rest + third.bytes);
   for (int i = 11; i <= 14; ++i) EXPECT_TRUE(Deliver(i));
   EXPECT_THAT(first.Results(), ElementsAre("11", "12"));
   EXPECT_THAT(second.Results(), ElementsAre("13"));
@@ -205,35 +193,29 @@ TEST_F(LostConnectionTest, UnwrittenCommandsAreUnsentAgainInOrder) {
 }
 
 TEST_F(LostConnectionTest, PartlyWrittenCommandsFail) {
-  Caller torn(2);
-  Caller unwritten(1);
-  const std::string bytes = Append(torn.in_flight, 0, 2);
-  const std::string rest = Append(unwritten.in_flight, 2, 1);
+  Caller& torn = Call(0, 2);
+  Caller& unwritten = Call(2, 1);
   Take();
-  Lose(bytes.substr(1) + rest);
+  Lose(torn.bytes.substr(1) + unwritten.bytes);
   EXPECT_THAT(torn.Results(), ElementsAre("lost", "lost"));
   EXPECT_THAT(TakeFinished(), ElementsAre(&torn.in_flight));
-  EXPECT_EQ(Take(), rest);
+  EXPECT_EQ(Take(), unwritten.bytes);
 }
 
 TEST_F(LostConnectionTest, DropsCommandsWithoutWaiter) {
-  Caller late(1);
-  Caller written(1);
-  Caller unsent(1);
-  Caller waits(1);
-  written.in_flight.done = unsent.in_flight.done = [] {};
-  std::string rest = Append(late.in_flight, 0, 1);
-  rest += Append(written.in_flight, 1, 1);
+  Caller& late = Call(0, 1);
+  Caller& written = Call(1, 1);
   Take();
   EXPECT_TRUE(GiveUp(late));
-  Append(unsent.in_flight, 2, 1);
-  const std::string kept = Append(waits.in_flight, 3, 1);
-  Lose(rest);
+  Caller& unsent = Call(2, 1);
+  const Caller& waits = Call(3, 1);
+  written.in_flight.done = unsent.in_flight.done = [] {};
+  Lose(late.bytes + written.bytes);
   EXPECT_THAT(late.Results(), ElementsAre("sent"));
   EXPECT_THAT(written.Results(), ElementsAre("not sent"));
   EXPECT_THAT(unsent.Results(), ElementsAre("not sent"));
   EXPECT_EQ(pipeline_.size(), 1);
-  EXPECT_EQ(Take(), kept);
+  EXPECT_EQ(Take(), waits.bytes);
 }
 
 class SpinPolicyTest : public ::testing::Test {
