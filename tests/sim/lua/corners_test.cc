@@ -9,33 +9,6 @@
 namespace redlatch {
 namespace {
 
-class LockForceRelease : public LockContract {};
-INSTANTIATE_TEST_SUITE_P(OfEachKind, LockForceRelease, ::testing::ValuesIn(ExclusiveKinds()),
-                         NameOfKind);
-
-TEST_P(LockForceRelease, ContinuesWithoutEndingNewGrant) {
-  EXPECT_EQ(ForceRelease(), kFree);
-  Take(Of('a'));
-  EXPECT_EQ(PartOfForce({"redlatch:", "more"}).DebugString(), "[\"told\"]");
-  EXPECT_EQ(Owner(), GrantId('a'));
-}
-
-class LockCachedTokens : public LockContract {};
-INSTANTIATE_TEST_SUITE_P(OfEachKind, LockCachedTokens, ::testing::ValuesIn(KindsWithTokens()),
-                         NameOfKind);
-
-TEST_P(LockCachedTokens, ReservesNothingIfClientKnowsTooFew) {
-  const Request cached = Cacheable(Of('a'));
-  const int64_t token = Token(cached);
-  const auto renew = [&](int64_t known) {
-    return Eval(
-        scripts_.renew, {},
-        {cached.grant, absl::StrCat(cached.lease_ms), cached.channel(), absl::StrCat(known)});
-  };
-  EXPECT_GT(std::stoll(renew(token).elements.at(2).text), token);
-  EXPECT_EQ(renew(token - 1).elements.at(2).integer, 0);
-}
-
 // Nothing is granted for 4 s after the server has become another.
 LockKind QuarantinedKind(LockKind kind) {
   static std::deque<internal::LockType> types;  // own the scripts
@@ -137,36 +110,36 @@ TEST_F(ReadWriteEdge, TooLargeTokenIsRefused) {
   ExpectRefused(Fence(), "no fencing token", {Acquire(Reader('a'))});
 }
 
-class MultiEdge : public MultiScriptsFixture {};
+class MultiEdge : public MultiScriptsFixture {
+ protected:
+  const Names names_ = {"{m}1", "{m}2"};
+};
 
 TEST_F(MultiEdge, HeartbeatThatCrossedTheGrantLeavesTheQueues) {
-  const Names names = {"{m}1", "{m}2"};
-  EXPECT_EQ(Word(Ask(names, By('a')), 0), "granted");
-  EXPECT_EQ(Word(Ask(names, By('b')), 0), "queued");
-  const std::string record = server_->Text({"HGET", Waiters(names[1]), By('b').grant});
-  server_->Do({"HSET", Waiters(names[1]), By('a').grant, record});
-  server_->Do({"ZADD", Queue(names[1]), "1", By('a').grant});
-  EXPECT_EQ(Word(Ask(names, Again(By('a'))), 0), "granted");
-  EXPECT_THAT(Waiting(names[1]), ::testing::Not(::testing::Contains(By('a').grant)));
+  EXPECT_EQ(Word(Ask(names_, By('a')), 0), "granted");
+  EXPECT_EQ(Word(Ask(names_, By('b')), 0), "queued");
+  const std::string record = server_->Text({"HGET", Waiters(names_[1]), By('b').grant});
+  server_->Do({"HSET", Waiters(names_[1]), By('a').grant, record});
+  server_->Do({"ZADD", Queue(names_[1]), "1", By('a').grant});
+  EXPECT_EQ(Word(Ask(names_, Again(By('a'))), 0), "granted");
+  EXPECT_THAT(Waiting(names_[1]), ::testing::Not(::testing::Contains(By('a').grant)));
 }
 
 TEST_F(MultiEdge, KeyWithoutATtlIsPolled) {
-  const Names names = {"{m}1", "{m}2"};
-  EXPECT_EQ(Word(Ask(names, By('a')), 0), "granted");
-  server_->Do({"PERSIST", names[1]});
-  EXPECT_EQ(Word(Ask(names, By('b')), 1), "-1");
-  server_->Do({"DEL", names[1]});
+  EXPECT_EQ(Word(Ask(names_, By('a')), 0), "granted");
+  server_->Do({"PERSIST", names_[1]});
+  EXPECT_EQ(Word(Ask(names_, By('b')), 1), "-1");
+  server_->Do({"DEL", names_[1]});
 }
 
 TEST_F(MultiEdge, RepeatWithLostNameHandsOthersOver) {
-  const Names names = {"{m}1", "{m}2"};
-  EXPECT_EQ(Word(Ask(names, By('a')), 0), "granted");
+  EXPECT_EQ(Word(Ask(names_, By('a')), 0), "granted");
   Inbox inbox(*server_, Channel('b'));
-  EXPECT_EQ(Word(Ask({names[0]}, By('b')), 0), "queued");
-  server_->Command({"DEL", names[1]});
-  EXPECT_EQ(Word(Ask({names[1]}, By('c')), 0), "granted");
-  EXPECT_EQ(Word(Ask(names, Again(By('a'))), 0), "queued");
-  EXPECT_EQ(Holder(names[0]), By('b').grant);
+  EXPECT_EQ(Word(Ask({names_[0]}, By('b')), 0), "queued");
+  server_->Command({"DEL", names_[1]});
+  EXPECT_EQ(Word(Ask({names_[1]}, By('c')), 0), "granted");
+  EXPECT_EQ(Word(Ask(names_, Again(By('a'))), 0), "queued");
+  EXPECT_EQ(Holder(names_[0]), By('b').grant);
   EXPECT_THAT(inbox.Next(), ::testing::StartsWith("grant " + By('b').grant));
 }
 

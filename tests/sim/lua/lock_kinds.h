@@ -19,6 +19,7 @@ struct LockKind {
   std::vector<std::string> force_keys = {};     // those of a forced release alone
   std::vector<std::string> more_args = {};      // ARGV of an acquire
   std::vector<std::string> last_args = {};      // ARGV that end those of every script
+  std::vector<std::string> release_args = {};   // of a plain release
   std::string owner = "CLIENT";                 // of a request of that client
   int amount = 1;                               // tokens to reserve, or permits
   bool has_tokens = true;                       // and its grants tell how many wait
@@ -74,6 +75,14 @@ inline LockKind SemaphoreKind(int permits = 1) {
           .amount = permits,
           .has_tokens = false,
           .leased = "permits"};
+}
+// One node of a quorum.
+inline LockKind QuorumKind() {
+  return {.name = "quorum",
+          .scripts = lua::kQuorumScripts,
+          .own_keys = {"turn"},
+          .more_args = {"0 take"},
+          .release_args = {"0"}};
 }
 inline LockKind LatchKind() {
   return {.name = "latch",

@@ -50,20 +50,13 @@ class LockScriptsFixture : public ::testing::Test {
   // The scripts that serve this request.
   virtual const LockScripts& ScriptsFor(const Request&) const { return scripts_; }
 
-  redis::Reply Eval(const LuaScript& script, std::vector<std::string> more_keys,
-                    const std::vector<std::string>& args) {
-    for (const std::string& key : kind_.own_keys) more_keys.push_back(Auxiliary(key));
-    std::vector<std::string> command = {"EVAL",
-                                        std::string(script.body),
-                                        absl::StrCat(4 + more_keys.size()),
-                                        name_,
-                                        Queue(),
-                                        Waiters(),
-                                        Fence()};
-    command.insert(command.end(), more_keys.begin(), more_keys.end());
-    command.insert(command.end(), args.begin(), args.end());
-    command.insert(command.end(), kind_.last_args.begin(), kind_.last_args.end());
-    return WithoutNotes(Split(server_->Command(command)));
+  redis::Reply Eval(const LuaScript& script, const std::vector<std::string>& more_keys,
+                    std::vector<std::string> args) {
+    std::vector<std::string> keys = {name_, Queue(), Waiters(), Fence()};
+    keys.insert(keys.end(), more_keys.begin(), more_keys.end());
+    for (const std::string& key : kind_.own_keys) keys.push_back(Auxiliary(key));
+    args.insert(args.end(), kind_.last_args.begin(), kind_.last_args.end());
+    return WithoutNotes(Split(server_->Eval(script, keys, args)));
   }
 
   // The reply without its notes, which are then in notes_, as in "look 2000 deaf".
@@ -122,6 +115,7 @@ class LockScriptsFixture : public ::testing::Test {
     const bool reads = held.owner.starts_with("read:") || held.owner.starts_with("nest:");
     const bool plain = kind_.last_args.empty() && (reads || held.owner == held.client());
     if (plain && used == reserved && gone_ms == 0) {
+      args.insert(args.end(), kind_.release_args.begin(), kind_.release_args.end());
       return Eval(ScriptsFor(held).release, {}, args).DebugString();
     }
     args.push_back(absl::StrCat(used, " ", reserved, " ", gone_ms));

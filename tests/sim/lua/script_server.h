@@ -2,6 +2,7 @@
 #ifndef REDLATCH_TESTS_SIM_LUA_SCRIPT_SERVER_H_
 #define REDLATCH_TESTS_SIM_LUA_SCRIPT_SERVER_H_
 
+#include "redlatch/lua_script.h"
 #include "src/redis/wire/codec.h"
 #include "tests/sim/redis/redis_server.h"
 #include "tests/support/testing.h"
@@ -25,11 +26,18 @@ class ScriptServer : private sim::Sink {
     EXPECT_FALSE(reply.is_error()) << reply.text;
     return reply;
   }
+  redis::Reply Eval(const LuaScript& script, const std::vector<std::string>& keys,
+                    const std::vector<std::string>& args) {
+    std::vector<std::string> words = {"EVAL", std::string(script.body), absl::StrCat(keys.size())};
+    words.insert(words.end(), keys.begin(), keys.end());
+    words.insert(words.end(), args.begin(), args.end());
+    return Command(words);
+  }
   // A string, a status, an integer or an error as text.
-  std::string Text(const std::vector<std::string>& words) {
-    redis::Reply reply = Command(words);
+  static std::string TextOf(const redis::Reply& reply) {
     return reply.type == redis::Reply::Type::kInteger ? std::to_string(reply.integer) : reply.text;
   }
+  std::string Text(const std::vector<std::string>& words) { return TextOf(Command(words)); }
   int64_t Integer(const std::vector<std::string>& words) {
     const redis::Reply reply = Command(words);
     EXPECT_EQ(reply.type, redis::Reply::Type::kInteger) << reply.DebugString();

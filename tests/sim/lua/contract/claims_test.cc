@@ -7,15 +7,21 @@ namespace {
 
 constexpr int kClaim = 2000;
 
-class LockClaim : public LockContract {};
+class LockClaim : public LockContract {
+ protected:
+  // Hands the lock over to that client, from 'a'.
+  std::string HandOverTo(const Request& next) {
+    Take(Of('a'));
+    Ask(next);
+    return Release(Of('a'));
+  }
+};
 INSTANTIATE_TEST_SUITE_P(OfEachKind, LockClaim, ::testing::ValuesIn(ExclusiveKinds()), NameOfKind);
 
 TEST_P(LockClaim, RenewTurnsClaimIntoLease) {
   const Request b = Claiming(kClaim, Of('b'));
   Inbox inbox(*server_, b.channel());
-  Take(Of('a'));
-  Ask(b);
-  EXPECT_EQ(Said(Release(Of('a'))), Noted(kReleased, "look 2000"));
+  EXPECT_EQ(Said(HandOverTo(b)), Noted(kReleased, "look 2000"));
   EXPECT_EQ(inbox.Next(), GrantOf(For(kClaim, b)));
   ExpectLease(kClaim - 500, kClaim);
   EXPECT_EQ(Renew(b), kHeld);
@@ -25,9 +31,7 @@ TEST_P(LockClaim, RenewTurnsClaimIntoLease) {
 TEST_P(LockClaim, HeartbeatOfOwnerTurnsClaimIntoLease) {
   const Request b = Claiming(kClaim, Of('b'));
   Inbox inbox(*server_, b.channel());
-  Take(Of('a'));
-  Ask(b);
-  Release(Of('a'));
+  HandOverTo(b);
   EXPECT_EQ(Said(Outcome(Again(Claiming(kClaim, Of('b'))))), Noted("granted", "missed"));
   ExpectLease(29000, 30000);
 }
@@ -35,9 +39,7 @@ TEST_P(LockClaim, HeartbeatOfOwnerTurnsClaimIntoLease) {
 TEST_P(LockClaim, RepeatDoesNotExtendManualClaim) {
   Request b = Claiming(kClaim, Of('b'));
   Inbox inbox(*server_, b.channel());
-  Take(Of('a'));
-  Ask(Manual(b));
-  Release(Of('a'));
+  HandOverTo(Manual(b));
   EXPECT_LE(Ask(Again(Manual(b))).elements[2].integer, kClaim);
   // This is how its client asks for all of it.
   EXPECT_EQ(Ask(Again(b)).elements[2].integer, 30000);

@@ -1,5 +1,5 @@
-// A bar: no script of the simple and the reentrant lock takes the server longer because 10,000
-// wait, have grants, or are dead; see script_costs.h.
+// A bar: no script takes the server longer because 10,000 wait, have grants, or are dead; see
+// script_costs.h.
 
 #include "tests/sim/lua/contract/fixture.h"
 #include "tests/sim/lua/script_costs.h"
@@ -15,12 +15,14 @@ class LockCost : public LockContract {
     return request;
   }
 
-  void EndHold() { server_->Command({"DEL", Leased()}); }
+  void EndHold() { server_->Command({"DEL", Leased(), Auxiliary("turn")}); }
 
   ScriptCosts costs_{*server_};
   Inbox inbox_{*server_, Channel('b')};
 };
-INSTANTIATE_TEST_SUITE_P(OfEachKind, LockCost, ::testing::Values(SimpleKind(), ReentrantKind()),
+INSTANTIATE_TEST_SUITE_P(OfEachKind, LockCost,
+                         ::testing::Values(SimpleKind(), ReentrantKind(), WriteKind(),
+                                           SemaphoreKind(), QuorumKind()),
                          NameOfKind);
 
 TEST_P(LockCost, DoesNotGrowWithWaiters) {
@@ -31,6 +33,7 @@ TEST_P(LockCost, DoesNotGrowWithWaiters) {
   };
   costs_.Compare("heartbeat among many", waiting, [&](int) { Ask(After('c')); });
   costs_.Compare("one more queues", waiting, [&](int i) { Ask(After('d', i)); });
+  costs_.Compare("a try", waiting, [&](int i) { Ask(Impatient(After('d', i))); });
   costs_.Compare("one of many gives up", waiting, [&](int i) {
     Ask(After('d', i));
     Cancel(After('d', i));
@@ -53,14 +56,13 @@ TEST_P(LockCost, DoesNotGrowWithDeadWaiters) {
   costs_.Compare("a check at the dead", dead, [&](int) { Check(); });
   costs_.Compare("release before the dead", dead, [&](int) { Release(Of('a')); });
   costs_.Compare("one asks behind the dead", dead, [&](int i) { Ask(After('d', i)); });
+  costs_.Compare("a try behind the dead", dead, [&](int i) { Ask(Impatient(After('d', i))); });
 }
 
-class ReentrantCost : public LockScriptsFixture {
+class ReentrantCost : public LockContract {
  protected:
-  ReentrantCost() : LockScriptsFixture(ReentrantKind()) {}
-
   Request Job(char client, int sequence = 1) const {
-    return For(90000, LockScriptsFixture::Job(client, sequence));
+    return For(90000, LockContract::Job(client, sequence));
   }
   void MakeHolds(int count, int64_t ending_us) {
     Token(Job('a'));
@@ -71,8 +73,10 @@ class ReentrantCost : public LockScriptsFixture {
 
   ScriptCosts costs_{*server_};
 };
+INSTANTIATE_TEST_SUITE_P(OfEachKind, ReentrantCost, ::testing::Values(ReentrantKind(), WriteKind()),
+                         NameOfKind);
 
-TEST_F(ReentrantCost, DoesNotGrowWithGrantsOfOwner) {
+TEST_P(ReentrantCost, DoesNotGrowWithGrantsOfOwner) {
   const ScriptCosts::Call grants = [&](int many) { MakeHolds(many, 60'000'000); };
   costs_.Compare("one grant more", grants, [&](int i) { Ask(Job('c', i)); });
   costs_.Compare("one of many grants is renewed", grants, [&](int) { Renew(Job('a')); });

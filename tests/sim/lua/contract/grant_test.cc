@@ -126,6 +126,8 @@ TEST_P(LockGrant, ForceReleaseTellsClientAndHandsOver) {
   Inbox a(*server_, Channel('a')), b(*server_, Channel('b'));
   EXPECT_EQ(ForceRelease(), kFree);
   Take(Of('a'));
+  EXPECT_EQ(PartOfForce({"redlatch:", "more"}).DebugString(), "[\"told\"]");
+  EXPECT_EQ(Owner(), GrantId('a')) << "the rest of a forced release ends no new grant";
   Ask(Of('b'));
   EXPECT_EQ(ForceRelease(), "[\"released\", \"" + GrantId('a') + "\"]");
   EXPECT_EQ(a.Next(), "forced " + GrantId('a') + " " + name_);

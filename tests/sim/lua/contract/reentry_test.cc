@@ -14,6 +14,20 @@ class LockReentry : public LockContract {
 INSTANTIATE_TEST_SUITE_P(OfEachKind, LockReentry, ::testing::Values(ReentrantKind(), WriteKind()),
                          NameOfKind);
 
+TEST_P(LockReentry, GrantIsHashWithLeaseAsTtl) {
+  for (int i = 0; i < 2; ++i) {  // the second one finds a fence, and takes the short way
+    const int64_t token = Token(Of('a'));
+    EXPECT_EQ(server_->Text({"HGET", name_, "kind"}), kind_.stored + "/2");
+    EXPECT_EQ(Count(Of('a').owner), "1");
+    EXPECT_THAT(server_->Text({"HGET", name_, GrantId('a')}), HasSubstr(absl::StrCat(" ", token)));
+    ExpectLease(29'000, 30'000);
+    EXPECT_EQ(StoredFence(), token);
+    EXPECT_GT(Pttl(Fence()), 86'000'000);
+    EXPECT_EQ(Release(Of('a')), kReleased);
+    EXPECT_EQ(server_->Integer({"DBSIZE"}), 1) << "the fence";
+  }
+}
+
 TEST_P(LockReentry, LastGrantOfOwnerFreesLock) {
   Inbox inbox(*server_, Channel('c'));
   const int64_t first = Token(Job('a'));

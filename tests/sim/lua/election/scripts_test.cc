@@ -28,17 +28,9 @@ class ElectionScripts : public LockScriptsFixture {
   }
   // Returns the reply as it is.
   std::string Raw(const LuaScript& script, const std::vector<std::string>& args) {
-    std::vector<std::string> command = {"EVAL",
-                                        std::string(script.body),
-                                        "6",
-                                        name_,
-                                        Queue(),
-                                        Waiters(),
-                                        Fence(),
-                                        Auxiliary("leader"),
-                                        Auxiliary("observers")};
-    command.insert(command.end(), args.begin(), args.end());
-    return server_->Text(command);
+    const std::vector<std::string> keys = {
+        name_, Queue(), Waiters(), Fence(), Auxiliary("leader"), Auxiliary("observers")};
+    return server_->Eval(script, keys, args).text;
   }
   // Returns the message that tells the observer that state.
   std::string Told(const std::string& state) const {
@@ -56,6 +48,15 @@ class ElectionScripts : public LockScriptsFixture {
     return absl::StrCat(epoch, " ", revision, " ", Since(), " ", std::string(32, client), " ",
                         value);
   }
+  // A candidate leads, and the observer 'o' has been told. Returns its epoch.
+  int64_t LeadObserved(const Request& candidate) {
+    Observe('o');
+    const int64_t epoch = Token(candidate);
+    EXPECT_NE(news_.Next(), "");
+    return epoch;
+  }
+
+  Inbox news_{*server_, Channel('o')};
 };
 
 TEST_F(ElectionScripts, LeaderIsKnownWithItsValue) {
@@ -104,61 +105,52 @@ TEST_F(ElectionScripts, RecordOfAnotherGrantDoesNotCount) {
 }
 
 TEST_F(ElectionScripts, ProclaimNeedsItsTermAndCountsOnce) {
-  Inbox inbox(*server_, Channel('o'));
   const int64_t epoch = Token(With("a", 'a'));
   EXPECT_EQ(Proclaim(epoch - 1, 2, "x"), "not_held");
   EXPECT_EQ(Proclaim(epoch, 3, "later"), "held");
   Observe('o');
   EXPECT_EQ(Proclaim(epoch, 3, "later"), "held") << "repeated";
   EXPECT_EQ(Proclaim(epoch, 2, "earlier"), "held") << "and late";
-  EXPECT_EQ(inbox.Next(), "");
+  EXPECT_EQ(news_.Next(), "");
   EXPECT_EQ(Leader(), "30000 0 " + StateOf(epoch, 3, 'a', "later"));
   Release(With("a", 'a'));
   EXPECT_EQ(Proclaim(epoch, 4, "x"), "not_held");
 }
 
 TEST_F(ElectionScripts, ObserversAreToldOfEachChangeOnce) {
-  Inbox inbox(*server_, Channel('o'));
   EXPECT_EQ(Observe('o'), "0 1 0 0 0 - ");
   Observe('o');  // again: it is registered once
   const int64_t first = Token(With("a", 'a'));
-  EXPECT_EQ(inbox.Next(), Told(StateOf(first, 1, 'a', "a")));
+  EXPECT_EQ(news_.Next(), Told(StateOf(first, 1, 'a', "a")));
   Proclaim(first, 2, "A");
-  EXPECT_EQ(inbox.Next(), Told(StateOf(first, 2, 'a', "A")));
+  EXPECT_EQ(news_.Next(), Told(StateOf(first, 2, 'a', "A")));
   Inbox waits(*server_, Channel('b'));
   Ask(With("b", 'b'));
-  EXPECT_EQ(inbox.Next(), "") << "nothing has changed";
+  EXPECT_EQ(news_.Next(), "") << "nothing has changed";
   EXPECT_EQ(Release(With("A", 'a')), "[\"released\"]");
   const int64_t second = StoredFence();
-  EXPECT_EQ(inbox.Next(), Told(StateOf(second, 1, 'b', "b"))) << "a handover is one change";
+  EXPECT_EQ(news_.Next(), Told(StateOf(second, 1, 'b', "b"))) << "a handover is one change";
   EXPECT_EQ(Release(With("b", 'b')), kReleased);
-  EXPECT_EQ(inbox.Next(), Told(absl::StrCat(second, " 0 0 - ")));
+  EXPECT_EQ(news_.Next(), Told(absl::StrCat(second, " 0 0 - ")));
   EXPECT_EQ(Release(With("b", 'b')), kNotHeld);
-  EXPECT_EQ(inbox.Next(), "");
+  EXPECT_EQ(news_.Next(), "");
 }
 
 TEST_F(ElectionScripts, CancelAndForcedReleaseEndTheTerm) {
-  Inbox inbox(*server_, Channel('o'));
-  Observe('o');
-  const int64_t first = Token(With("a", 'a'));
-  inbox.Next();
+  const int64_t first = LeadObserved(With("a", 'a'));
   EXPECT_EQ(Cancel(With("a", 'a')), kPassedOn);
-  EXPECT_EQ(inbox.Next(), Told(absl::StrCat(first, " 0 0 - ")));
+  EXPECT_EQ(news_.Next(), Told(absl::StrCat(first, " 0 0 - ")));
   EXPECT_EQ(Cancel(With("a", 'a')), kUnknown);
-  EXPECT_EQ(inbox.Next(), "");
-  const int64_t second = Token(With("b", 'b'));
-  inbox.Next();
+  EXPECT_EQ(news_.Next(), "");
+  const int64_t second = LeadObserved(With("b", 'b'));
   EXPECT_THAT(ForceRelease(), HasSubstr("released"));
-  EXPECT_EQ(inbox.Next(), Told(absl::StrCat(second, " 0 0 - ")));
+  EXPECT_EQ(news_.Next(), Told(absl::StrCat(second, " 0 0 - ")));
   EXPECT_THAT(ForceRelease(), HasSubstr("free"));
-  EXPECT_EQ(inbox.Next(), "");
+  EXPECT_EQ(news_.Next(), "");
 }
 
 TEST_F(ElectionScripts, TermEndsWithItsReleaseEvenIfTheNameStaysTaken) {
-  Inbox inbox(*server_, Channel('o'));
-  Observe('o');
-  const int64_t epoch = Token(With("a", 'a'));
-  inbox.Next();
+  const int64_t epoch = LeadObserved(With("a", 'a'));
   const std::vector<std::string> args = {
       GrantId('a'), absl::StrCat("0 0 0 ", server_->clock() + 5'000'000, " 5000"), "user:a"};
   const auto release = [&] {
@@ -166,45 +158,40 @@ TEST_F(ElectionScripts, TermEndsWithItsReleaseEvenIfTheNameStaysTaken) {
   };
   EXPECT_EQ(release(), "released");
   EXPECT_EQ(server_->Integer({"EXISTS", name_}), 1);
-  EXPECT_EQ(inbox.Next(), Told(absl::StrCat(epoch, " 0 0 - ")));
+  EXPECT_EQ(news_.Next(), Told(absl::StrCat(epoch, " 0 0 - ")));
   EXPECT_EQ(Leader(), kNoLeader);
   EXPECT_EQ(release(), "not_held") << "repeated";
-  EXPECT_EQ(inbox.Next(), "");
+  EXPECT_EQ(news_.Next(), "");
   EXPECT_EQ(Release(Of('b')), kNotHeld);
 }
 
 TEST_F(ElectionScripts, TermIsOverEvenIfManyDeadCandidatesWait) {
-  Inbox inbox(*server_, Channel('o'));
   const int64_t epoch = Token(With("a", 'a'));
   Observe('o');
   MakeWaiters(100);
   Release(With("a", 'a'));
   EXPECT_EQ(notes_, "look 1");
-  EXPECT_EQ(inbox.Next(), Told(absl::StrCat(epoch, " 0 0 - ")));
+  EXPECT_EQ(news_.Next(), Told(absl::StrCat(epoch, " 0 0 - ")));
   EXPECT_THAT(Inspect(), Not(HasSubstr("simple:free")));
   EXPECT_THAT(Inspect(), HasSubstr(", [], "));
 }
 
 TEST_F(ElectionScripts, ReleaseThatQueuesAgainIsOneChange) {
-  Inbox inbox(*server_, Channel('o'));
-  Observe('o');
-  Token(With("a", 'a'));
-  inbox.Next();
+  LeadObserved(With("a", 'a'));
   ReleaseAndQueue(With("a", 'a'), With("a", 'a', 2));
-  EXPECT_EQ(inbox.Next(), Told(StateOf(StoredFence(), 1, 'a', "a")));
-  EXPECT_EQ(inbox.Next(), "");
+  EXPECT_EQ(news_.Next(), Told(StateOf(StoredFence(), 1, 'a', "a")));
+  EXPECT_EQ(news_.Next(), "");
 }
 
 TEST_F(ElectionScripts, FirstCandidateFollowsLeaderThatDied) {
   Inbox waits(*server_, Channel('b'));
-  Inbox inbox(*server_, Channel('o'));
   Token(For(1000, With("a", 'a')));
   Ask(With("b", 'b'));
   Observe('o');
   server_->Pass(1001);
   EXPECT_EQ(Observe('o'), "0 1 0 0 0 - ") << "no candidate has asked yet";
   EXPECT_EQ(Outcome(Again(With("b", 'b'))), "granted");
-  EXPECT_EQ(inbox.Next(), Told(StateOf(StoredFence(), 1, 'b', "b")));
+  EXPECT_EQ(news_.Next(), Told(StateOf(StoredFence(), 1, 'b', "b")));
 }
 
 TEST_F(ElectionScripts, ObserversAreForgotten) {
@@ -268,10 +255,9 @@ TEST_F(ElectionScripts, SimpleLockAndElectionExcludeEachOther) {
   EXPECT_EQ(Outcome(Impatient(With("a", 'a'))), "busy");
   EXPECT_EQ(Leader(), kNoLeader);
   EXPECT_THAT(Inspect(), HasSubstr(GrantId('s')));
-  Inbox inbox(*server_, Channel('o'));
   Observe('o');
   EXPECT_EQ(Release(Of('s')), kReleased);
-  EXPECT_EQ(inbox.Next(), "") << "no term has ended";
+  EXPECT_EQ(news_.Next(), "") << "no term has ended";
 }
 
 }  // namespace

@@ -28,10 +28,8 @@ class LatchScripts : public LockScriptsFixture {
   }
   // What a script answers, as it is.
   std::string Say(const LuaScript& script, const std::vector<std::string>& args) {
-    std::vector<std::string> command = {
-        "EVAL", std::string(script.body), "5", name_, Queue(), Waiters(), Fence(), Counted()};
-    command.insert(command.end(), args.begin(), args.end());
-    return server_->Text(command);
+    return ScriptServer::TextOf(
+        server_->Eval(script, {name_, Queue(), Waiters(), Fence(), Counted()}, args));
   }
   std::string Create(int64_t total, const std::string& incarnation = Incarnation(),
                      int ttl_ms = kTtlMs) {

@@ -131,15 +131,7 @@ class MultiScriptsFixture : public ::testing::Test {
       keys.insert(keys.end(), its.begin(), its.end());
       if (keys.size() == 4) keys.insert(keys.end(), own.begin(), own.end());
     }
-    std::vector<std::string> command = {"EVALSHA", std::string(script.sha1),
-                                        absl::StrCat(keys.size())};
-    command.insert(command.end(), keys.begin(), keys.end());
-    command.insert(command.end(), args.begin(), args.end());
-    redis::Reply reply = server_->Command(command);
-    if (reply.text.rfind("NOSCRIPT", 0) != 0) return reply;
-    command[0] = "EVAL";
-    command[1] = std::string(script.body);
-    return server_->Command(command);
+    return server_->Eval(script, keys, args);
   }
 };
 

@@ -7,7 +7,29 @@
 namespace redlatch {
 namespace {
 
-class QuorumVote : public ::testing::Test {
+// A node, whose keys have short names.
+class QuorumNode : public ::testing::Test {
+ protected:
+  using Words = std::vector<std::string>;
+
+  // `own`: the keys behind those of every lock.
+  std::string Eval(const LuaScript& script, const Words& own, const Words& args) {
+    Words keys = {"orders", "queue", "waiters", "fence"};
+    keys.insert(keys.end(), own.begin(), own.end());
+    return server_->Eval(script, keys, args).text;
+  }
+  // The script behind that text, which runs at the same time.
+  std::string EvalAfter(const std::string& first, const LuaScript& script, const Words& own,
+                        const Words& args) {
+    const std::string body = first + std::string(script.body);
+    return Eval({.name = script.name, .body = body}, own, args);
+  }
+  std::string Holder() { return server_->Text({"GET", "orders"}); }
+
+  const std::unique_ptr<ScriptServer> server_ = std::make_unique<ScriptServer>();
+};
+
+class QuorumVote : public QuorumNode {
  protected:
   struct Client {
     Request request;
@@ -55,13 +77,11 @@ class QuorumVote : public ::testing::Test {
   }
   // A plain release that proposes a token this much later than the node's clock.
   std::string Releases(const Client& client, const std::string& late_us = "1000") {
-    return server_->Text({"EVAL",
-                          "local time = redis.call('TIME')\n"
-                          "ARGV[2] = string.format('%.0f', time[1] * 1000000 + time[2] + " +
-                              late_us + ")\nredis.call('SET', 'proposed', ARGV[2])\n" +
-                              std::string(lua::kQuorumRelease.body),
-                          "5", "orders", "queue", "waiters", "fence", "turn", client.request.grant,
-                          ""});
+    return EvalAfter(
+        "local time = redis.call('TIME')\n"
+        "ARGV[2] = string.format('%.0f', time[1] * 1000000 + time[2] + " +
+            late_us + ")\nredis.call('SET', 'proposed', ARGV[2])\n",
+        lua::kQuorumRelease, {"turn"}, {client.request.grant, ""});
   }
   // The vote's words, without the clock.
   static std::vector<std::string> VoteIn(const std::string& message) {
@@ -80,33 +100,27 @@ class QuorumVote : public ::testing::Test {
     return Cancel(client, {"1000", "1", "", "redlatch:"});
   }
 
-  std::string Holder() { return server_->Text({"GET", "orders"}); }
+  void Heals(const Client& client) {
+    server_->Command({"SET", "orders", client.request.grant + " 1", "PX", "30000"});
+  }
+  std::string ReleasesPlainly(const Client& client) {
+    return Eval(lua::kQuorumRelease, {"turn"}, {client.request.grant, "0"});
+  }
   std::string Turn() { return server_->Text({"GET", "turn"}).substr(0, 34); }
 
   static constexpr char kSecret[] = "0123456789abcdef";
-  const std::unique_ptr<ScriptServer> server_ = std::make_unique<ScriptServer>();
   Client first_ = Made('1', "1000");
   Client second_ = Made('2', "2000");
 
-  std::string Cancel(const Client& client, const std::vector<std::string>& words) {
-    std::vector<std::string> command = {"EVAL",  std::string(lua::kQuorumCancel.body),
-                                        "6",     "orders",
-                                        "queue", "waiters",
-                                        "fence", "gone",
-                                        "turn",  client.request.grant};
-    command.insert(command.end(), words.begin(), words.end());
-    return server_->Text(command);
+  std::string Cancel(const Client& client, Words words) {
+    words.insert(words.begin(), client.request.grant);
+    return Eval(lua::kQuorumCancel, {"gone", "turn"}, words);
   }
   // `first`: what runs before the script, at the same time.
   std::string Run(const Client& client, const std::string& mode, const std::string& first = {}) {
-    std::vector<std::string> command = {"EVAL",  first + std::string(lua::kQuorumAcquire.body),
-                                        "6",     "orders",
-                                        "queue", "waiters",
-                                        "fence", "gone",
-                                        "turn"};
-    for (std::string& arg : client.request.Args()) command.push_back(std::move(arg));
-    command.push_back("0 " + mode);
-    return server_->Text(command);
+    Words args = client.request.Args();
+    args.push_back("0 " + mode);
+    return EvalAfter(first, lua::kQuorumAcquire, {"gone", "turn"}, args);
   }
 };
 
@@ -210,11 +224,9 @@ TEST_F(QuorumVote, CancelOfOldAttemptKeepsLaterVote) {
 TEST_F(QuorumVote, ReleasedGrantIsNotNext) {
   EXPECT_TRUE(Takes(first_).starts_with("granted "));
   EXPECT_TRUE(GivesBack(first_).starts_with("queued "));
-  server_->Command({"SET", "orders", first_.request.grant + " 1", "PX", "30000"});  // healed
+  Heals(first_);
   EXPECT_TRUE(Takes(second_).starts_with("queued "));
-  EXPECT_EQ(server_->Text({"EVAL", std::string(lua::kQuorumRelease.body), "5", "orders", "queue",
-                           "waiters", "fence", "turn", first_.request.grant, "0"}),
-            "released look 100");
+  EXPECT_EQ(ReleasesPlainly(first_), "released look 100");
   EXPECT_EQ(Turn(), second_.request.grant);
 }
 
@@ -222,10 +234,8 @@ TEST_F(QuorumVote, ReleaseRemovesOwnQueueEntry) {
   TakesAndIsAwaited(first_, second_);
   EXPECT_TRUE(GivesBack(second_).starts_with("queued "));
   EXPECT_TRUE(GivesBack(first_).starts_with("queued "));
-  server_->Command({"SET", "orders", second_.request.grant + " 1", "PX", "30000"});  // healed
-  EXPECT_EQ(server_->Text({"EVAL", std::string(lua::kQuorumRelease.body), "5", "orders", "queue",
-                           "waiters", "fence", "turn", second_.request.grant, "0"}),
-            "released look 100");
+  Heals(second_);
+  EXPECT_EQ(ReleasesPlainly(second_), "released look 100");
   EXPECT_EQ(Turn(), first_.request.grant);
   EXPECT_EQ(server_->Integer({"ZCARD", "queue"}), 1);
   EXPECT_EQ(server_->Integer({"HLEN", "waiters"}), 1);
@@ -375,20 +385,17 @@ TEST_F(QuorumVote, YieldVotesForOtherByMessage) {
   EXPECT_EQ(Holder(), second_.request.grant + " 1");
 }
 
-class QuorumRaise : public ::testing::Test {
+class QuorumRaise : public QuorumNode {
  protected:
   void GrantId(const std::string& grant, int64_t fence) {
     server_->Command({"SET", "orders", grant + " 1", "PX", "30000"});
     server_->Command({"SET", "fence", absl::StrCat(fence), "PX", "30000"});
   }
   std::string Raise(const std::string& grant, int64_t last, int lease_ms = 0) {
-    return server_->Text({"EVAL", std::string(lua::kQuorumRaise.body), "6", "orders", "queue",
-                          "waiters", "fence", "gone", "turn", grant, absl::StrCat(last),
-                          absl::StrCat(lease_ms), "1"});
+    return Eval(lua::kQuorumRaise, {"gone", "turn"},
+                {grant, absl::StrCat(last), absl::StrCat(lease_ms), "1"});
   }
   std::string Fence() { return server_->Text({"GET", "fence"}); }
-
-  const std::unique_ptr<ScriptServer> server_ = std::make_unique<ScriptServer>();
 };
 
 TEST_F(QuorumRaise, CountsIfGrantHasNode) {
@@ -428,20 +435,14 @@ TEST_F(QuorumRaise, DoesNotHealReleasedGrant) {
 }
 
 // A node that has restarted lately, and the restart delay.
-class YoungNode : public ::testing::Test {
+class YoungNode : public QuorumNode {
  protected:
   std::string Take(const std::string& delay_ms) {
-    std::vector<std::string> command = {"EVAL",  std::string(lua::kQuorumAcquire.body),
-                                        "7",     "orders",
-                                        "queue", "waiters",
-                                        "fence", "gone",
-                                        "turn",  "node"};
-    for (std::string& arg : request_.Args()) command.push_back(std::move(arg));
-    command.push_back("0 take " + delay_ms + " ab");  // an earlier run of the server
-    return server_->Text(command);
+    Words args = request_.Args();
+    args.push_back("0 take " + delay_ms + " ab");  // an earlier run of the server
+    return Eval(lua::kQuorumAcquire, {"gone", "turn", "node"}, args);
   }
 
-  const std::unique_ptr<ScriptServer> server_ = std::make_unique<ScriptServer>();
   Request request_ = Impatient({.grant = std::string(32, '1') + ":1"});
 };
 
@@ -462,10 +463,8 @@ TEST_F(YoungNode, IsYoungAgainAfterRestartWithData) {
 // Its queue may be older than a grant that it has forgotten.
 TEST_F(YoungNode, ReleaseDoesNotVote) {
   const auto release = [&](const std::string& delay_and_run) {
-    server_->Command({"SET", "orders", std::string(32, '1') + ":1 1", "PX", "30000"});
-    return server_->Text({"EVAL", std::string(lua::kQuorumRelease.body), "6", "orders", "queue",
-                          "waiters", "fence", "turn", "node", std::string(32, '1') + ":1",
-                          "0 take " + delay_and_run});
+    server_->Command({"SET", "orders", request_.grant + " 1", "PX", "30000"});
+    return Eval(lua::kQuorumRelease, {"turn", "node"}, {request_.grant, "0 take " + delay_and_run});
   };
   const Request waiter{.grant = std::string(32, '2') + ":1"};
   const Inbox inbox(*server_, waiter.channel());

@@ -1,5 +1,5 @@
-// A bar: no script of the read-write lock takes the server longer because 10,000 wait, read, or are
-// dead; see script_costs.h.
+// A bar: no script of the read-write lock takes the server longer because 10,000 read, or wait for
+// readers; see script_costs.h, and contract/cost_test.cc for writers alone.
 
 #include "tests/sim/lua/read_write/fixture.h"
 #include "tests/sim/lua/script_costs.h"
@@ -12,10 +12,6 @@ class ReadWriteCost : public ReadWriteScripts {
   void MakeReads(int count, int64_t ending_us) {
     server_->Command(
         {"EVAL", kMakeExpiries, "1", Readers(), absl::StrCat(count), absl::StrCat(ending_us)});
-  }
-  void MakeWrites(int count, int64_t ending_us) {
-    server_->Command({"EVAL", kMakeExpiries, "2", GrantsKey(), name_, absl::StrCat(count),
-                      absl::StrCat(ending_us)});
   }
 
   using Call = ScriptCosts::Call;
@@ -54,9 +50,7 @@ TEST_F(ReadWriteCost, DoesNotGrowWithDeadWriters) {
     MakeWriters(many);
     Release(Writer('a'));
   };
-  Costs("a check at dead writers", writers, [&](int) { Check(); });
   Costs("a reader asks behind dead writers", writers, [&](int) { Ask(Reader('c')); });
-  Costs("a try behind dead writers", writers, [&](int) { Ask(Impatient(Writer('c'))); });
 }
 
 TEST_F(ReadWriteCost, DoesNotGrowWithWaitingReaders) {
@@ -99,28 +93,6 @@ TEST_F(ReadWriteCost, DoesNotGrowWithReaders) {
   Costs("one more reads, many expired", expired, [&](int i) { Ask(Reader('c', i)); });
   Costs("one renews, many expired", expired, [&](int) { Renew(Reader('a')); });
   Costs("one ends, many expired", expired, [&](int i) { Cancel(Reader('c', i)); });
-}
-
-TEST_F(ReadWriteCost, DoesNotGrowWithGrantsOfWriter) {
-  const Call grants = [&](int many) {
-    Token(For(90000, Job('a')));
-    Token(For(90000, Job('b')));
-    MakeWrites(many, 60'000'000);
-  };
-  Costs("one more grant", grants, [&](int i) { Ask(Job('c', i)); });
-  Costs("a grant is renewed", grants, [&](int) { Renew(Job('a')); });
-  Costs("a grant ends", grants, [&](int i) {
-    Ask(Job('c', i));
-    Release(Job('c', i));
-  });
-  Costs("inspect of many grants", grants, [&](int) { Inspect(); });
-  Costs("forced release of many grants", grants, [&](int) { ForceRelease(); });
-  const Call expired = [&](int many) {
-    Token(For(90000, Job('a')));
-    Token(For(90000, Job('b')));
-    MakeWrites(many, -100'000'000);
-  };
-  Costs("a grant is renewed, many expired", expired, [&](int) { Renew(Job('a')); });
 }
 
 }  // namespace

@@ -10,16 +10,25 @@ class ReadWriteWindow : public ReadWriteScripts {
   std::string Phase() { return server_->Text({"HGET", name_, "phase"}); }
   // As if all readers had left, and the client that had to check the handover had died.
   void AllLeave() { server_->Command({"DEL", Readers()}); }
+  // A fair write ends: that many readers, of client 'b', follow, and a writer waits, or none.
+  void BeginPhase(int readers, bool writer_waits = true) {
+    Token(Fair('a'));
+    MakeReaders(readers, Channel('b'));
+    if (writer_waits) Ask(Writer('w'));
+    EXPECT_EQ(Release(Fair('a')), kReleased);
+  }
   // How many grants there are on that channel.
   static int Grants(Inbox& inbox) {
     int grants = 0;
     while (absl::StartsWith(inbox.Next(), "grant ")) ++grants;
     return grants;
   }
+
+  Inbox inbox_{*server_, Channel('b')}, w_{*server_, Channel('w')};
 };
 
 TEST_F(ReadWriteWindow, DeadWritersLeaveBeforeLiveWriter) {
-  Inbox inbox(*server_, Channel('b')), reader(*server_, Channel('e'));
+  Inbox reader(*server_, Channel('e'));
   Token(Writer('a'));
   MakeWriters(260);
   Ask(Writer('b'));
@@ -33,13 +42,12 @@ TEST_F(ReadWriteWindow, DeadWritersLeaveBeforeLiveWriter) {
   EXPECT_THAT(Reading(), IsEmpty());
 
   EXPECT_EQ(Said(Check()), Noted(kUnknown, "look 30000"));
-  EXPECT_THAT(inbox.Next(), StartsWith("grant " + GrantId('b')));
+  EXPECT_THAT(inbox_.Next(), StartsWith("grant " + GrantId('b')));
   EXPECT_THAT(Waiting(), ElementsAre(GrantId('e')));
   EXPECT_EQ(reader.Next(), "");
 }
 
 TEST_F(ReadWriteWindow, DeadReadersLeaveBeforeLiveReader) {
-  Inbox inbox(*server_, Channel('b'));
   Token(Writer('a'));
   MakeReaders(260);
   Ask(Reader('b'));
@@ -49,9 +57,9 @@ TEST_F(ReadWriteWindow, DeadReadersLeaveBeforeLiveReader) {
   EXPECT_EQ(Said(Outcome(Impatient(Reader('d')))), Noted("granted", "look 1"))
       << "it keeps no client out";
   EXPECT_EQ(Said(Check(/*reads=*/true)), Noted(kUnknown, "look 1"));
-  EXPECT_EQ(inbox.Next(), "");
+  EXPECT_EQ(inbox_.Next(), "");
   EXPECT_EQ(Said(Check(/*reads=*/true)), Noted(kUnknown, "look 30000"));
-  EXPECT_THAT(inbox.Next(), StartsWith("grant " + GrantId('b')));
+  EXPECT_THAT(inbox_.Next(), StartsWith("grant " + GrantId('b')));
   EXPECT_THAT(Waiting(), IsEmpty());
 }
 
@@ -81,7 +89,6 @@ TEST_F(ReadWriteWindow, RequestGetsInAfterAllDeadLeave) {
 }
 
 TEST_F(ReadWriteWindow, ReaderAdmitsRemainingReaders) {
-  Inbox inbox(*server_, Channel('b'));
   Token(Writer('a'));
   MakeReaders(300, Channel('b'));
   Release(Writer('a'));
@@ -97,17 +104,15 @@ TEST_F(ReadWriteWindow, ReaderAdmitsRemainingReaders) {
   EXPECT_THAT(Reading(), SizeIs(64 + 192 + 2));
   EXPECT_EQ(Said(Release(Reader('c'))), Noted(kReleased, "look 2000"));
   EXPECT_THAT(Reading(), SizeIs(300));
-  EXPECT_EQ(Grants(inbox), 299);
+  EXPECT_EQ(Grants(inbox_), 299);
 }
 
 // After a phase-fair write, there may be more readers than one call lets in.
 
 TEST_F(ReadWriteWindow, ReadersKeepPhaseOverSeveralCalls) {
-  Inbox inbox(*server_, Channel('b')), w(*server_, Channel('w')), late(*server_, Channel('e'));
-  Token(Fair('a'));
-  MakeReaders(150, Channel('b'));
-  Ask(Writer('w'));
-  EXPECT_EQ(Said(Release(Fair('a'))), Noted(kReleased, "look 1 look 2000"));
+  Inbox late(*server_, Channel('e'));
+  BeginPhase(150);
+  EXPECT_EQ(notes_, "look 1 look 2000");
   EXPECT_THAT(Reading(), SizeIs(64));
   EXPECT_EQ(Phase(), "150");
   EXPECT_GT(Pttl(name_), 0);
@@ -122,30 +127,26 @@ TEST_F(ReadWriteWindow, ReadersKeepPhaseOverSeveralCalls) {
   EXPECT_EQ(Phase(), "");
   EXPECT_EQ(server_->Integer({"EXISTS", name_}), 0);
   EXPECT_THAT(Reading(), SizeIs(22));
-  EXPECT_EQ(Grants(inbox), 150);
+  EXPECT_EQ(Grants(inbox_), 150);
 
   EXPECT_EQ(Outcome(Impatient(Writer('c'))), "busy");
   EXPECT_EQ(Outcome(Impatient(Reader('d'))), "busy");
   EXPECT_EQ(late.Next(), "");
   AllLeave();
   Check();
-  EXPECT_THAT(w.Next(), StartsWith("grant " + GrantId('w')));
+  EXPECT_THAT(w_.Next(), StartsWith("grant " + GrantId('w')));
   EXPECT_EQ(late.Next(), "");
   Release(Writer('w'));
   EXPECT_THAT(late.Next(), StartsWith("grant " + GrantId('e')));
 }
 
 TEST_F(ReadWriteWindow, NoRequestBargesDuringPhase) {
-  Inbox inbox(*server_, Channel('b')), w(*server_, Channel('w'));
   const std::vector<Request> others = {
       Writer('c'),        Impatient(Writer('d')), Fair('e'), Reader('g'), Impatient(Reader('h')),
       Again(Writer('w')), Nest(Fair('a'), 9)};
   for (const Request& other : others) {
     server_->Command({"FLUSHALL"});
-    Token(Fair('a'));
-    MakeReaders(200, Channel('b'));
-    Ask(Writer('w'));
-    Release(Fair('a'));
+    BeginPhase(200);
     AllLeave();
     const std::string outcome = Outcome(other);
     EXPECT_EQ(outcome, other.wait ? "queued" : "busy") << other.owner;
@@ -156,11 +157,7 @@ TEST_F(ReadWriteWindow, NoRequestBargesDuringPhase) {
 }
 
 TEST_F(ReadWriteWindow, ReturningReaderBelongsToPhase) {
-  Inbox inbox(*server_, Channel('b')), w(*server_, Channel('w'));
-  Token(Fair('a'));
-  MakeReaders(150, Channel('b'));
-  Ask(Writer('w'));
-  Release(Fair('a'));
+  BeginPhase(150);
   Request returns = Reader('c');
   returns.ticket = "7";
   returns.attempt = 2;
@@ -169,10 +166,7 @@ TEST_F(ReadWriteWindow, ReturningReaderBelongsToPhase) {
 }
 
 TEST_F(ReadWriteWindow, LateReaderJoinsPhaseWithoutWriters) {
-  Inbox inbox(*server_, Channel('b')), w(*server_, Channel('w'));
-  Token(Fair('a'));
-  MakeReaders(200, Channel('b'));
-  Release(Fair('a'));
+  BeginPhase(200, /*writer_waits=*/false);
   EXPECT_EQ(Phase(), "200");
   EXPECT_EQ(Outcome(Reader('c')), "granted");
   EXPECT_EQ(Outcome(Writer('w')), "queued");
@@ -186,7 +180,6 @@ TEST_F(ReadWriteWindow, LateReaderJoinsPhaseWithoutWriters) {
 TEST_F(ReadWriteWindow, PhaseOfDeadReadersEnds) {
   for (const int dead : {10, 20, 64, 150}) {
     SCOPED_TRACE(dead);
-    Inbox w(*server_, Channel('w'));
     Token(Fair('a'));
     MakeReaders(dead);
     Ask(Writer('w'));
@@ -195,7 +188,7 @@ TEST_F(ReadWriteWindow, PhaseOfDeadReadersEnds) {
       EXPECT_EQ(Outcome(Impatient(Writer('c'))), "busy");
       Check();
     }
-    EXPECT_THAT(w.Next(), StartsWith("grant " + GrantId('w')));
+    EXPECT_THAT(w_.Next(), StartsWith("grant " + GrantId('w')));
     EXPECT_EQ(Owner(), Writer('w').owner);
     EXPECT_EQ(Phase(), "");
     EXPECT_THAT(Waiting(), IsEmpty());
@@ -204,7 +197,6 @@ TEST_F(ReadWriteWindow, PhaseOfDeadReadersEnds) {
 }
 
 TEST_F(ReadWriteWindow, PhaseFairDowngradeBeginsPhase) {
-  Inbox inbox(*server_, Channel('b')), w(*server_, Channel('w'));
   Token(Fair('a'));
   Ask(Nest(Fair('a')));
   MakeReaders(100, Channel('b'));
@@ -220,31 +212,29 @@ TEST_F(ReadWriteWindow, PhaseFairDowngradeBeginsPhase) {
 // For people.
 
 TEST_F(ReadWriteWindow, ForceReleaseTellsOneWindowOfReaders) {
-  std::vector<Inbox> ears;
   for (int i = 0; i < 100; ++i) {
     Request reader = For(30000 + 1000 * i, Reader('a'));
     reader.grant = absl::StrCat(i < 50 ? std::string(32, 'a') : std::string(32, 'b'), ":", i);
     EXPECT_EQ(Outcome(reader), "granted");
   }
-  Inbox a(*server_, Channel('a')), b(*server_, Channel('b')), w(*server_, Channel('w'));
+  Inbox a(*server_, Channel('a'));
   Ask(Writer('w'));
   const redis::Reply reply = Eval(scripts_.force_release, {}, {"redlatch:"});
   EXPECT_EQ(reply.elements[0].text, "released");
   EXPECT_EQ(reply.elements[1].integer, 1) << "to be gone on with at once";
   EXPECT_THAT(reply.elements, SizeIs(2 + 64));
   EXPECT_THAT(Reading(), IsEmpty());
-  EXPECT_EQ(b.Next(), absl::StrCat("forced ", GrantId('b', 50), " ", name_));
+  EXPECT_EQ(inbox_.Next(), absl::StrCat("forced ", GrantId('b', 50), " ", name_));
   EXPECT_EQ(a.Next(), absl::StrCat("forced ", GrantId('a', 36), " ", name_));
   const redis::Reply more = Eval(scripts_.force_release, {}, {"redlatch:", "more"});
   EXPECT_EQ(more.elements[0].text, "told");
   EXPECT_EQ(more.elements[1].integer, 30000);
-  EXPECT_THAT(w.Next(), StartsWith("grant " + GrantId('w')));
+  EXPECT_THAT(w_.Next(), StartsWith("grant " + GrantId('w')));
   Eval(scripts_.force_release, {}, {"redlatch:", "more"});
   EXPECT_EQ(Owner(), Writer('w').owner) << "which forces nothing";
 }
 
 TEST_F(ReadWriteWindow, InspectListsWaitersInServingOrder) {
-  Inbox inbox(*server_, Channel('b'));
   const auto shown = [&] {
     std::vector<std::string> grants;
     const redis::Reply reply = Eval(scripts_.inspect, {}, {"10"});

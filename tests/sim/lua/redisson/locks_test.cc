@@ -185,10 +185,9 @@ TEST_F(RedissonInspect, KindIsGuessedFromKeysAndListeners) {
     for (const absl::string_view command : absl::StrSplit(fill(commands), "; ")) {
       server_->Do(absl::StrSplit(command, ' '));
     }
-    const std::string body(lua::kRedissonInspect.body);
-    const redis::Reply reply =
-        server_->Command({"EVAL", body, "6", name_, Queue(), Waiters(), Fence(), "permits",
-                          "timeout", absl::StrCat(most)});
+    const redis::Reply reply = server_->Eval(
+        lua::kRedissonInspect, {name_, Queue(), Waiters(), Fence(), "permits", "timeout"},
+        {absl::StrCat(most)});
     EXPECT_EQ(reply.DebugString(), fill(shown)) << commands;
   }
 }

@@ -9,16 +9,6 @@ class ReentrantScripts : public LockScriptsFixture {
   ReentrantScripts() : LockScriptsFixture(ReentrantKind()) {}
 };
 
-TEST_F(ReentrantScripts, GrantIsHashWithLeaseAsTtl) {
-  const int64_t token = Token(Of('a'));
-  EXPECT_EQ(server_->Text({"HGET", name_, "kind"}), "reentrant/2");
-  EXPECT_EQ(Count(Of('a').owner), "1");
-  EXPECT_THAT(server_->Text({"HGET", name_, GrantId('a')}), HasSubstr(absl::StrCat(" ", token)));
-  EXPECT_GT(Pttl(name_), 29000);
-  EXPECT_EQ(Release(Of('a')), kReleased);
-  EXPECT_EQ(server_->Integer({"EXISTS", name_}), 0);
-}
-
 // A server may be suspended between reading the time and writing.
 TEST_F(ReentrantScripts, ExpiryDuringScriptLeavesNoKeyWithoutTtl) {
   const auto late = [](const LuaScript& script) {

@@ -1,5 +1,5 @@
-// A bar: no script of the semaphore takes the server longer because 10,000 wait, have permits, or
-// are dead; see script_costs.h.
+// A bar: no script of the semaphore takes the server longer because 10,000 have permits, or may
+// have them; see script_costs.h, and contract/cost_test.cc for those that wait.
 
 #include "tests/sim/lua/script_costs.h"
 #include "tests/sim/lua/semaphore/fixture.h"
@@ -19,25 +19,7 @@ class SemaphoreCost : public SemaphoreScriptsFixture {
   Inbox inbox_{*server_, Channel('b')};
 };
 
-TEST_F(SemaphoreCost, DoesNotGrowWithWaiters) {
-  const Call behind_one = [&](int many) {
-    SetCapacity(2);
-    Ask(Many(2, 'a'));
-    MakeWaiters(many, Channel('b'));
-  };
-  Costs("one more waits", behind_one, [&](int i) { Ask(One('c', i)); });
-  Costs("a heartbeat", behind_one, [&](int) { Ask(Again(One('c'))); });
-  Costs("a try", behind_one, [&](int i) { Ask(Impatient(One('c', i))); });
-  Costs("a release", behind_one, [&](int) {
-    Release(Many(2, 'a'));
-    server_->Command({"DEL", Permits()});
-  });
-  Costs("a grant is renewed", behind_one, [&](int) { Renew(Many(2, 'a')); });
-  Costs("one gives up", behind_one, [&](int i) {
-    Ask(One('c', i));
-    Cancel(One('c', i));
-  });
-  Costs("inspect", behind_one, [&](int) { Inspect(); });
+TEST_F(SemaphoreCost, DoesNotGrowWithWaitersThatMayEnter) {
   for (const int weight : {1, 2}) {
     const Call many_may_enter = [&](int many) {
       SetCapacity(2);
@@ -52,16 +34,6 @@ TEST_F(SemaphoreCost, DoesNotGrowWithWaiters) {
       SetCapacity(1);
     });
   }
-}
-
-TEST_F(SemaphoreCost, DoesNotGrowWithDeadWaiters) {
-  const Call dead = [&](int many) {
-    SetCapacity(2);
-    MakeWaiters(many);
-  };
-  Costs("a check at the dead", dead, [&](int) { Check(); });
-  Costs("a request behind the dead", dead, [&](int) { Ask(Again(One('c'))); });
-  Costs("a try behind the dead", dead, [&](int i) { Ask(Impatient(One('c', i))); });
 }
 
 TEST_F(SemaphoreCost, DoesNotGrowWithGrants) {
