@@ -78,6 +78,25 @@ constexpr char kPlainForms[] =
     "NUMBER WITHSCORES; ZRANGEBYSCORE KEY -inf|(1|0 +inf|NUMBER LIMIT NUMBER NUMBER; ZCARD KEY; "
     "ZCOUNT|ZREMRANGEBYRANK KEY NUMBER NUMBER";
 
+// How a family is called in the names of scripts and of keys, and its own keys; by its number.
+struct FamilyNames {
+  std::string folder;
+  std::string in_keys;
+  Words extras;
+};
+const FamilyNames& NamesOf(size_t family) {
+  static const auto* const names = new std::vector<FamilyNames>{
+      {"simple", "simple", {}},
+      {"reentrant", "reentrant", {"reentrant.holds"}},
+      {"read_write", "rw", {"rw.readers", "rw.writers", "rw.holds"}},
+      {"semaphore", "semaphore", {"semaphore.permits"}},
+      {"latch", "latch", {"latch.counted"}},
+      {"quorum", "quorum", {"quorum.turn"}},
+      {"multi", "simple", {}},
+      {"election", "election", {"election.leader", "election.observers"}}};
+  return (*names)[family];
+}
+
 const LuaScript& Named(std::string_view name) {
   const auto& scripts = RandomCalls::Scripts();
   return *std::find_if(scripts.begin(), scripts.end(),
@@ -232,13 +251,13 @@ Words RandomCalls::AcquireArgs(const Lock& lock, Party& party, const std::string
   } else if (lock.family == kLatch && !party.told.empty()) {
     args.push_back(party.told);
   } else if (lock.family == kQuorum) {
-    const int64_t proposed = now_us_ + (Chance(90) ? Below(2000) - 200 : Below(4000000) - 2000000);
+    const std::string proposed = Proposal();
     const char* const mode = Chance(75)   ? ""
                              : Chance(30) ? " take"
                              : Chance(50) ? " queue"
                                           : " yield";
     const char* const secret = Chance(70) && party.waits ? " 0123456789abcdef" : "";
-    args.push_back(absl::StrCat(std::max<int64_t>(1, proposed), secret, mode));
+    args.push_back(absl::StrCat(proposed, secret, mode));
     if (lock.capacity == 3) {  // this one has a restart delay
       absl::StrAppend(&args.back(), *mode == '\0' ? " take" : "", " 5000 ",
                       Chance(90) ? ids_.run : "");
@@ -247,20 +266,16 @@ Words RandomCalls::AcquireArgs(const Lock& lock, Party& party, const std::string
   return args;
 }
 
+// A token that a client proposes to a quorum's node.
+std::string RandomCalls::Proposal() {
+  const int64_t proposed = now_us_ + (Chance(90) ? Below(2000) - 200 : Below(4000000) - 2000000);
+  return absl::StrCat(std::max<int64_t>(1, proposed));
+}
+
 // The keys of the contract, the call's own keys, and those of the family.
 Words RandomCalls::KeysOf(const Lock& lock, const Words& own, bool with_extras) {
-  static const auto* const kInKeys = new std::vector<std::string>{
-      "simple", "reentrant", "rw", "semaphore", "latch", "quorum", "simple", "election"};
-  static const auto* const kExtras =
-      new std::vector<Words>{{},
-                             {"reentrant.holds"},
-                             {"rw.readers", "rw.writers", "rw.holds"},
-                             {"semaphore.permits"},
-                             {"latch.counted"},
-                             {"quorum.turn"},
-                             {},
-                             {"election.leader", "election.observers"}};
-  const std::string& kind = (*kInKeys)[lock.family];
+  const FamilyNames& names = NamesOf(lock.family);
+  const std::string& kind = names.in_keys;
   const auto key = [](const std::string& name, const std::string& suffix) {
     return support::AuxiliaryKey(name, suffix);
   };
@@ -270,7 +285,7 @@ Words RandomCalls::KeysOf(const Lock& lock, const Words& own, bool with_extras) 
     keys.push_back(key(lock.name, suffix.starts_with("gone.") ? kind + "." + suffix : suffix));
   }
   if (!with_extras) return keys;
-  for (const std::string& suffix : (*kExtras)[lock.family]) keys.push_back(key(lock.name, suffix));
+  for (const std::string& suffix : names.extras) keys.push_back(key(lock.name, suffix));
   for (int i = 1; lock.family == kMulti && i < lock.capacity + 1; ++i) {
     const std::string name = absl::StrCat(lock.name, "/", i);
     for (const std::string& each :
@@ -283,9 +298,7 @@ Words RandomCalls::KeysOf(const Lock& lock, const Words& own, bool with_extras) 
 
 RandomCalls::Step RandomCalls::Script(const Lock& lock, const char* operation,
                                       const Words& own_keys, Words args, bool with_extras) {
-  static const auto* const kFolders = new std::vector<std::string>{
-      "simple", "reentrant", "read_write", "semaphore", "latch", "quorum", "multi", "election"};
-  std::string name = absl::StrCat((*kFolders)[lock.family], "/", operation);
+  std::string name = absl::StrCat(NamesOf(lock.family).folder, "/", operation);
   const std::string_view op = operation;
   Words keys = KeysOf(lock, own_keys, with_extras);
   if (lock.quarantined && !op.starts_with("renew") && op != "inspect" && op != "leader" &&
@@ -355,8 +368,7 @@ RandomCalls::Step RandomCalls::Release(const Lock& lock) {
   // What the next owner's token of a quorum's node is to be.
   Words proposal;
   if (lock.family == kQuorum) {
-    const int64_t proposed = now_us_ + (Chance(90) ? Below(2000) - 200 : Below(4000000) - 2000000);
-    proposal.push_back(absl::StrCat(std::max<int64_t>(1, proposed)));
+    proposal.push_back(Proposal());
     if (lock.capacity == 3) {
       absl::StrAppend(&proposal.back(), " take 5000 ", Chance(90) ? ids_.run : "");
     }
@@ -504,29 +516,24 @@ RandomCalls::Step RandomCalls::Accident() {
   const Lock& lock = Pick(locks_);
   const Words keys = KeysOf(lock, {});
   const std::string& key = Pick(keys);
-  Step step;
   switch (full_ ? Below(3) : Chance(25) ? 5 + Below(3) : Below(10)) {
     case 0:
     case 1:
       full_ = !full_;
-      step.words = {"CONFIG", "SET", "maxmemory", full_ ? "1" : "0"};
-      return step;
+      return {.words = {"CONFIG", "SET", "maxmemory", full_ ? "1" : "0"}};
     case 2:
     case 3:
-      step.words = {"DEL", key};
-      return step;
+      return {.words = {"DEL", key}};
     case 4:
-      step.words = {"PEXPIRE", key, "-1"};
-      return step;
+      return {.words = {"PEXPIRE", key, "-1"}};
     case 5:
-      step.words = {"SET", lock.name, "foreign", "PX", "3000"};
-      return step;
-    case 6:
-      step.words = {"HSET", Chance(70) ? lock.name : key, "kind", Chance(50) ? "simple/1" : "else"};
-      return step;
+      return {.words = {"SET", lock.name, "foreign", "PX", "3000"}};
+    case 6: {
+      const std::string& where = Chance(70) ? lock.name : key;
+      return {.words = {"HSET", where, "kind", Chance(50) ? "simple/1" : "else"}};
+    }
     case 7:
-      step.words = {"RPUSH", key, "x"};
-      return step;
+      return {.words = {"RPUSH", key, "x"}};
     default:
       return MakeWaiters(lock);
   }
@@ -604,9 +611,8 @@ RandomCalls::Step RandomCalls::PlainCommand() {
 }
 
 RandomCalls::Step RandomCalls::SmallScript() {
-  Step step;
-  step.script =
-      &Named(kSmall[static_cast<size_t>(Below(static_cast<int>(std::size(kSmall))))].name);
+  const int number = Below(static_cast<int>(std::size(kSmall)));
+  Step step{.script = &Named(kSmall[static_cast<size_t>(number)].name)};
   step.words = {"EVALSHA",
                 std::string(step.script->sha1),
                 "2",

@@ -71,6 +71,7 @@ class RandomCalls {
   std::string GrantId(char client, int sequence, bool cacheable, bool native = false) const;
   std::string SomeGrantId(const Party& party);
   std::string OwnerOf(const Lock& lock, Party& party);
+  std::string Proposal();
   std::string NewOwner(const Lock& lock, const Party& party);
   std::string Incarnation() const { return std::string(32, 'a') + ":1"; }
   std::vector<std::string> AcquireArgs(const Lock& lock, Party& party, const std::string& grant);
