@@ -10,6 +10,8 @@
 # Takes minutes, since each compiles the library. What is committed is what is tried.
 set -euo pipefail
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
+# shellcheck source=tests/package/readme_block.sh
+source "$here/readme_block.sh"
 repository=$(readlink -f "$here/../..")
 work=$(mktemp -d "${TMPDIR:-/tmp}/redlatch-managers.XXXXXX")
 trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
@@ -26,12 +28,8 @@ die() { say "$*" >&2; exit 1; }
 # ran OUTPUT: whether the program said what it says of a server that is not there.
 ran() { [[ $1 == "redlatch $version: UNAVAILABLE"* ]] || die "the program says: $1"; }
 
-# block PAGE TEXT: the first fenced block of docs/PAGE with TEXT in it.
-block() {
-  awk -v wanted="$2" '
-    /^```/ { if (inside && index(text, wanted)) { printf "%s", text; exit } inside = !inside; text = ""; next }
-    inside { text = text $0 "\n" }' "$sources/docs/$1" | grep . || die "docs/$1 has no block with '$2'"
-}
+# block PAGE TEXT: the first block of CMake of docs/PAGE with TEXT in it.
+block() { readme_block "$sources/docs/$1" "$2" cmake; }
 
 # by_cmake DIRECTORY LINES [ARGUMENT...]: builds and runs the program with those lines of CMake.
 by_cmake() {

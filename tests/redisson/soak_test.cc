@@ -191,7 +191,7 @@ class RedissonSoak : public RedissonTest, public ::testing::WithParamInterface<s
     std::fflush(stdout);
     if (HasPermits(kind())) {
       ASSERT_EQ(java().Do("1", kind() + ".trySetPermits", kObject, kPermits), "true");
-      notes_.Note({.what = What::kSemaphore, .objects = kObject, .amount = kPermits});
+      notes_.Note({.what = What::kSemaphore, .object = kObject, .amount = kPermits});
     }
     for (size_t i = 0; i < 4; ++i) {
       proxies_.push_back(
@@ -354,11 +354,7 @@ class RedissonSoak : public RedissonTest, public ::testing::WithParamInterface<s
     ASSERT_TRUE(history.ok()) << history.status();
     const history::HistoryChecker checker = history::Judge(*history);
     for (const history::Violation& violation : checker.violations()) {
-      std::string words = violation.words;
-      for (const uint64_t line : violation.lines) {
-        absl::StrAppend(&words, "\n    ", history->Words(line));
-      }
-      ADD_FAILURE() << words;
+      ADD_FAILURE() << history::Words(violation, *history);
     }
   }
   void TearDown() override {

@@ -91,7 +91,7 @@ Authority::Authority(const std::string& name)
 
 Authority::~Authority() = default;
 
-void Authority::CertifyInto(const std::string& path, const CertificateWish& wish) {
+std::string Authority::Certify(const CertificateWish& wish) {
   const Key key(NewKey());
   X509* const issuer = signer_->certificate.get();
   const Certificate certificate = Draft(key.get(), wish.subject, wish.valid_from, wish.valid_until);
@@ -105,12 +105,8 @@ void Authority::CertifyInto(const std::string& path, const CertificateWish& wish
     Extend(certificate.get(), issuer, NID_subject_alt_name, names);
   }
   Check(X509_sign(certificate.get(), signer_->key.get(), EVP_sha256()) > 0, "a signature");
-  Write(path, certificate.get(), key.get());
-}
-
-std::string Authority::Certify(const CertificateWish& wish) {
   std::string path = absl::StrCat(directory_.path(), "/", ++certified_, ".pem");
-  CertifyInto(path, wish);
+  Write(path, certificate.get(), key.get());
   return path;
 }
 

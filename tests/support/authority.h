@@ -33,8 +33,6 @@ class Authority {
 
   // Writes a new certificate and its key into one file, and returns its path.
   std::string Certify(const CertificateWish& wish = {});
-  // Writes them into this file, which may already exist.
-  void CertifyInto(const std::string& path, const CertificateWish& wish);
 
   // Makes a file for `ca=` with its own certificate, and a list of these revoked certificates,
   // given as files. The authority signs the list, which is valid for `valid_for`.

@@ -113,15 +113,6 @@ TEST(SpawnedChild, ItsChildrenDieWhenItIsKilled) {
   EXPECT_TRUE(Await([&] { return ResidentBytes(std::stoi(*sleeper)) == 0; }));
 }
 
-TEST(ProcessStats, CountsDescriptors) {
-  const int before = OpenDescriptors();
-  EXPECT_EQ(OpenDescriptors(getpid()), before);
-  const int extra = dup(0);
-  EXPECT_EQ(OpenDescriptors(), before + 1);
-  close(extra);
-  EXPECT_EQ(OpenDescriptors(), before);
-}
-
 TEST(HistoryWriter, KeepsTheEventsOfAKilledProcess) {
   const TempDir directory;
   const std::vector<std::string> files = {directory.path() + "/child",

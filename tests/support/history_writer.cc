@@ -56,7 +56,7 @@ uint32_t HistoryWriter::Invoke(const std::string& object, history::Kind kind, in
                                int permits) {
   const std::string name =
       owner < 0 ? absl::StrCat("owner", -owner) : absl::StrCat("process", process_, ".", owner);
-  return Begin({.objects = object,
+  return Begin({.object = object,
                 .kind = kind,
                 .owner = name,
                 .waits = waits,

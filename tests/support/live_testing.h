@@ -79,6 +79,13 @@ using support::Sleep;
 using support::TcpProxy;
 using support::TimeOf;
 
+// As much of a file as can be read: a process may end while its file in /proc is read.
+inline std::string TextOf(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
 // True if the token fires within ten seconds.
 inline bool Fires(const std::stop_token& lost) {
   base::Parker parker;

@@ -28,7 +28,6 @@ constexpr auto& kUser = RedisServer::kOwnUser;
 constexpr auto& kPassword = RedisServer::kOwnPassword;
 
 constexpr absl::Duration kStartTimeout = absl::Seconds(20);
-constexpr absl::Duration kStopTimeout = absl::Seconds(20);
 constexpr absl::Duration kCommandTimeout = absl::Seconds(30);
 constexpr absl::Duration kPoll = absl::Milliseconds(2);
 constexpr int kPortAttempts = 20;
@@ -147,14 +146,14 @@ class RedisServer::Process {
     }
   }
 
-  void End(int signal) {
+  void Kill() {
     base::MutexLock lock(mutex_);
-    EndLocked(signal);
+    child_->Kill();
   }
 
   void Restart() {
     base::MutexLock lock(mutex_);
-    EndLocked(SIGKILL);
+    child_->Kill();
     if (!Launch()) FailToStart();
   }
 
@@ -180,12 +179,6 @@ class RedisServer::Process {
       if (base::Now() >= deadline) FailToStart();
     }
     return true;
-  }
-
-  void EndLocked(int signal) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    child_->Signal(signal);
-    child_->Continue();  // a stopped process would not notice SIGTERM
-    if (!child_->WaitFor(kStopTimeout).has_value()) Fatal("redis-server does not end:\n" + Log());
   }
 
   [[noreturn]] void FailToStart() const {
@@ -231,12 +224,7 @@ pid_t RedisServer::pid() const {
 }
 
 void RedisServer::Kill() {
-  process_->End(SIGKILL);
-  connection_->Close();
-}
-
-void RedisServer::Shutdown() {
-  process_->End(SIGTERM);
+  process_->Kill();
   connection_->Close();
 }
 

@@ -85,8 +85,6 @@ class RedisServer {
 
   // SIGKILL. Returns when the process is gone and reaped.
   void Kill();
-  // SIGTERM: an orderly end. Returns when the process is gone and reaped.
-  void Shutdown();
   // Ends the process if it runs, and starts it again with the same port, socket and directory.
   void Restart();
   // SIGSTOP and SIGCONT. Stop() returns when the process has stopped. The kernel goes on accepting

@@ -31,11 +31,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string ProcPath(pid_t pid, std::string_view name) {
-  return "/proc/" + (pid == 0 ? std::string("self") : std::to_string(pid)) + "/" +
-         std::string(name);
-}
-
 int CountEntries(const std::string& directory) {
   std::error_code error;
   int count = 0;
@@ -47,20 +42,16 @@ int CountEntries(const std::string& directory) {
 
 }  // namespace
 
-int OpenDescriptors(pid_t pid) {
-  const int count = CountEntries(ProcPath(pid, "fd"));
-  return pid == 0 || pid == getpid() ? count - 1 : count;  // one of ours reads the directory
-}
+int OpenDescriptors() { return CountEntries("/proc/self/fd") - 1; }  // one reads the directory
+int ThreadCount() { return CountEntries("/proc/self/task"); }
 
 int64_t ResidentBytes(pid_t pid) {
-  std::ifstream statm(ProcPath(pid, "statm"));
+  std::ifstream statm(pid == 0 ? "/proc/self/statm" : "/proc/" + std::to_string(pid) + "/statm");
   int64_t total_pages = 0;
   int64_t resident_pages = 0;
   statm >> total_pages >> resident_pages;
   return resident_pages * sysconf(_SC_PAGESIZE);
 }
-
-int ThreadCount(pid_t pid) { return CountEntries(ProcPath(pid, "task")); }
 
 absl::Duration ProcessCpuTime() {
   timespec now{};

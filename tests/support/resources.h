@@ -11,11 +11,12 @@
 
 namespace redlatch::support {
 
-// The resources of the process with that pid; 0: of this process. They are for bars such as "no
-// descriptor or memory growth" and "an idle client uses no CPU". If the process is gone, all are 0.
-int OpenDescriptors(pid_t pid = 0);
+// The resources of this process. They are for bars such as "no descriptor or memory growth" and "an
+// idle client uses no CPU".
+int OpenDescriptors();
+int ThreadCount();
+// The memory of the process with that pid; 0: of this process. It is 0 if the process is gone.
 int64_t ResidentBytes(pid_t pid = 0);
-int ThreadCount(pid_t pid = 0);
 
 // The user and system CPU time of all threads of this process so far, including ended ones. Read it
 // twice and compare.

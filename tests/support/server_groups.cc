@@ -21,6 +21,9 @@ constexpr auto& kUser = RedisServer::kOwnUser;
 constexpr auto& kPassword = RedisServer::kOwnPassword;
 constexpr char kKeysAtOnce[] = "100";
 constexpr char kMigrateTimeoutMs[] = "5000";
+constexpr char kHost[] = "127.0.0.1";
+constexpr int kSentinels = 3;
+constexpr absl::Duration kGroupTimeout = absl::Seconds(30);
 
 // Sends a command for each slot: `verb`, the slot, `end`. It sends all of them before it reads the
 // replies.
@@ -158,8 +161,8 @@ bool ClusterGroup::Well() {
   return true;
 }
 
-bool ClusterGroup::AwaitWell(absl::Duration timeout) {
-  return Await([this] { return Well(); }, timeout);
+bool ClusterGroup::AwaitWell() {
+  return Await([this] { return Well(); }, kGroupTimeout);
 }
 
 std::optional<size_t> ClusterGroup::OwnerOf(redis::Slot slot) {
@@ -291,16 +294,6 @@ void ClusterGroup::MoveSlots(const std::vector<redis::Slot>& slots, size_t from,
   }
 }
 
-namespace {
-
-constexpr char kHost[] = "127.0.0.1";
-
-std::string Millis(absl::Duration duration) {
-  return std::to_string(absl::ToInt64Milliseconds(duration));
-}
-
-}  // namespace
-
 SentinelGroup::~SentinelGroup() {
   // The sentinels end first, so that they promote no server meanwhile.
   sentinels_.clear();
@@ -323,17 +316,16 @@ SentinelGroup::SentinelGroup(SentinelGroupOptions options) : options_(std::move(
     server.Do({"CONFIG", "REWRITE"});
     if (i > 0) server.Do({"REPLICAOF", kHost, std::to_string(port(0))});
   }
-  for (int i = 0; i < options_.sentinels; ++i) {
+  for (int i = 0; i < kSentinels; ++i) {
     RedisServerOptions sentinel = options_.sentinel;
     sentinel.sentinel = true;
     sentinels_.push_back(RedisServer::Start(std::move(sentinel)));
     RedisServer& each = *sentinels_.back();
     each.Do({"SENTINEL", "DEBUG", "info-period", "400", "publish-period", "100", "ping-period",
              "400", "ask-period", "100", "election-timeout", "1000"});
-    const std::string quorum = std::to_string(options_.sentinels / 2 + 1);
-    each.Do({"SENTINEL", "MONITOR", kPrimary, kHost, std::to_string(port(0)), quorum});
-    each.Do({"SENTINEL", "SET", kPrimary, "down-after-milliseconds", Millis(options_.down_after),
-             "failover-timeout", "2000", "auth-user", kUser, "auth-pass", kPassword});
+    each.Do({"SENTINEL", "MONITOR", kPrimary, kHost, std::to_string(port(0)), "2"});
+    each.Do({"SENTINEL", "SET", kPrimary, "down-after-milliseconds", "500", "failover-timeout",
+             "2000", "auth-user", kUser, "auth-pass", kPassword});
   }
   if (!AwaitWell()) Fatal("the sentinels do not find the servers:\n" + sentinels_.at(0)->Log());
 }
@@ -384,10 +376,10 @@ std::optional<size_t> SentinelGroup::PrimaryOtherThan(size_t old) {
   return named && *named != old && SaysThatItIsOne(*named) ? named : std::nullopt;
 }
 
-size_t SentinelGroup::AwaitPrimaryOtherThan(size_t old, absl::Duration timeout) {
+size_t SentinelGroup::AwaitPrimaryOtherThan(size_t old) {
   std::optional<size_t> primary;
   const auto found = [&] { return (primary = PrimaryOtherThan(old)).has_value(); };
-  if (!Await(found, timeout)) {
+  if (!Await(found, kGroupTimeout)) {
     std::string logs;
     for (const auto& each : sentinels_) logs += each->Log() + "\n";
     Fatal("no other primary comes:\n" + logs);
@@ -425,8 +417,8 @@ bool SentinelGroup::Well() {
   return true;
 }
 
-bool SentinelGroup::AwaitWell(absl::Duration timeout) {
-  return Await([this] { return Well(); }, timeout);
+bool SentinelGroup::AwaitWell() {
+  return Await([this] { return Well(); }, kGroupTimeout);
 }
 
 }  // namespace redlatch::support

@@ -68,7 +68,7 @@ class ClusterGroup {
 
   // True if all nodes know the same epoch, and so the last move.
   bool OfOneEpoch();
-  bool AwaitWell(absl::Duration timeout = absl::Seconds(30));
+  bool AwaitWell();
 
  private:
   explicit ClusterGroup(ClusterGroupOptions options);
@@ -89,10 +89,7 @@ class ClusterGroup {
 };
 
 struct SentinelGroupOptions {
-  int sentinels = 3;
   int replicas = 2;
-  // How long a primary must be silent to count as down.
-  absl::Duration down_after = absl::Milliseconds(500);
   // Clients, replicas and sentinels reach each server through its own proxy, which can cut it off.
   // The server's Unix socket has no proxy.
   bool proxied = false;
@@ -124,11 +121,11 @@ class SentinelGroup {
   std::optional<size_t> Primary();
   // The same, if it is not `old`. It does not ask `old`, which may hang.
   std::optional<size_t> PrimaryOtherThan(size_t old);
-  // Waits for a primary that is not `old`. Ends the process if there is none within `timeout`.
-  size_t AwaitPrimaryOtherThan(size_t old, absl::Duration timeout = absl::Seconds(30));
+  // Waits for a primary that is not `old`. Ends the process if there is none in time.
+  size_t AwaitPrimaryOtherThan(size_t old);
   // Waits until all is well: there is one primary, all other servers are its replicas and have all
   // data, and the sentinels know it.
-  bool AwaitWell(absl::Duration timeout = absl::Seconds(30));
+  bool AwaitWell();
 
  private:
   explicit SentinelGroup(SentinelGroupOptions options);
@@ -159,11 +156,6 @@ class QuorumGroup {
  public:
   explicit QuorumGroup(size_t size = 5, const RedisServerOptions& options = {}) {
     for (size_t i = 0; i < size; ++i) servers_.push_back(RedisServer::Start(options));
-  }
-
-  // One server for each of the options.
-  explicit QuorumGroup(const std::vector<RedisServerOptions>& options) {
-    for (const RedisServerOptions& each : options) servers_.push_back(RedisServer::Start(each));
   }
 
   size_t size() const { return servers_.size(); }

@@ -106,26 +106,7 @@ class SubscriberTestFixture : public ::testing::Test {
   int64_t Publish(std::string_view channel, std::string_view message) {
     return server_->Integer({"PUBLISH", std::string(channel), std::string(message)});
   }
-  // Messages may be lost until the subscriber is connected, so it publishes until one arrives.
-  bool ArrivesSoon(std::string_view channel) {
-    return support::Await([&, i = 0]() mutable {
-      const std::string message = absl::StrCat("probe ", ++i);
-      const std::string line = absl::StrCat("message ", std::string(channel), " ", message);
-      return Publish(channel, message) > 0 && recorder_.Await(line, 1, absl::Milliseconds(100));
-    });
-  }
-
   int64_t KillSubscribers() { return server_->Integer({"CLIENT", "KILL", "TYPE", "pubsub"}); }
-
-  // Waits, since a joined thread may still be in /proc for a moment.
-  static bool AwaitThreads(int count) {
-    return Await([&] { return ThreadCount() == count; });
-  }
-
-  // Waits until the proxy holds bytes back.
-  static bool AwaitWaiting(const TcpProxy& proxy) {
-    return proxy.Await([](const ProxyStats& stats) { return stats.bytes_waiting > 0; });
-  }
 
   const std::unique_ptr<RedisServer> server_;
   SubscriberRecorder recorder_;

@@ -5,12 +5,10 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <deque>
 #include <list>
 #include <optional>
@@ -32,38 +30,17 @@ constexpr int kBacklog = 511;
 constexpr size_t kPlainLimit = size_t{1} << 20;
 constexpr size_t kWaitingLimit = size_t{16} << 20;
 
-struct Address {
-  sockaddr_storage storage{};
-  socklen_t size = sizeof(sockaddr_storage);
-
-  bool is_unix() const { return storage.ss_family == AF_UNIX; }
-  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
-  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
-};
-
-Address TcpAddress(int port) {
-  Address result;
-  auto* const address = reinterpret_cast<sockaddr_in*>(&result.storage);
-  address->sin_family = AF_INET;
-  address->sin_port = htons(static_cast<uint16_t>(port));
-  address->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  result.size = sizeof(*address);
-  return result;
+sockaddr_in AddressOf(int port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return address;
 }
+sockaddr* Generic(sockaddr_in& address) { return reinterpret_cast<sockaddr*>(&address); }
 
-Address UnixAddress(const std::string& path) {
-  Address result;
-  auto* const address = reinterpret_cast<sockaddr_un*>(&result.storage);
-  if (path.size() >= sizeof(address->sun_path)) Fatal("too long for a Unix socket: " + path);
-  address->sun_family = AF_UNIX;
-  std::memcpy(address->sun_path, path.c_str(), path.size() + 1);
-  result.size = sizeof(*address);
-  return result;
-}
-
-base::UniqueFd MakeSocket(const Address& address) {
-  base::UniqueFd result(
-      socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+base::UniqueFd MakeSocket() {
+  base::UniqueFd result(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   CheckErrno(result.valid(), "socket");
   return result;
 }
@@ -79,7 +56,7 @@ base::UniqueFd Accept(const base::UniqueFd& listener) {
 bool WouldBlock() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
 // Sends RST, even if a forked child has a copy of the descriptor; close() alone would have no
-// effect then. Unix sockets have no RST: the peer sees the end of the stream.
+// effect then.
 void Reset(base::UniqueFd& fd) {
   if (!fd.valid()) return;
   sockaddr nowhere{};
@@ -130,8 +107,7 @@ constexpr int Index(Direction direction) { return static_cast<int>(direction); }
 // The socket to which clients connect.
 class Listener {
  public:
-  explicit Listener(Address address) : address_(address) { Open(); }
-  ~Listener() { Unlink(); }
+  explicit Listener(int port) : address_(AddressOf(port)) { Open(); }
 
   // -1 if no client is served now.
   int fd() const { return arrival_ == Arrival::kServe ? socket_.get() : -1; }
@@ -159,38 +135,28 @@ class Listener {
   }
 
  private:
-  void Unlink() const {
-    if (address_.is_unix()) unlink(reinterpret_cast<const sockaddr_un*>(address_.get())->sun_path);
-  }
   void Open() {
-    Unlink();
-    socket_ = MakeSocket(address_);
+    socket_ = MakeSocket();
     const int on = 1;
     setsockopt(socket_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    CheckErrno(bind(socket_.get(), address_.get(), address_.size) == 0, "the proxy's bind");
+    CheckErrno(bind(socket_.get(), Generic(address_), sizeof address_) == 0, "the proxy's bind");
     CheckErrno(listen(socket_.get(), kBacklog) == 0, "listen");
   }
   // The kernel answers connect() until the backlog is full. A backlog of length 0 is full after one
   // connection: that of the filler.
   void FillBacklog() {
     listen(socket_.get(), 0);
-    filler_ = MakeSocket(address_);
-    // A Unix socket gets an abstract name, so that IsOfFiller() can recognize it.
-    const sa_family_t family = AF_UNIX;
-    if (address_.is_unix()) {
-      (void)bind(filler_.get(), reinterpret_cast<const sockaddr*>(&family), sizeof(family));
-    }
-    (void)connect(filler_.get(), address_.get(), address_.size);
+    filler_ = MakeSocket();
+    (void)connect(filler_.get(), Generic(address_), sizeof address_);
   }
   bool IsOfFiller(const base::UniqueFd& accepted) const {
-    Address peer;
-    Address own;
-    return getpeername(accepted.get(), peer.get(), &peer.size) == 0 &&
-           getsockname(filler_.get(), own.get(), &own.size) == 0 && peer.size == own.size &&
-           std::memcmp(peer.get(), own.get(), own.size) == 0;
+    sockaddr_in peer{}, own{};
+    socklen_t size = sizeof peer;
+    return getpeername(accepted.get(), Generic(peer), &size) == 0 &&
+           getsockname(filler_.get(), Generic(own), &size) == 0 && peer.sin_port == own.sin_port;
   }
 
-  const Address address_;
+  sockaddr_in address_;
   Arrival arrival_ = Arrival::kServe;
   base::UniqueFd socket_;
   base::UniqueFd filler_;  // occupies the backlog, so that connections hang
@@ -202,10 +168,7 @@ class Listener {
 // other.
 class TcpProxy::Loop {
  public:
-  explicit Loop(const TcpProxyOptions& options)
-      : socket_path_(options.listen_socket_path), upstreams_({options.port}) {
-    listeners_.emplace_back(TcpAddress(port()));
-    if (!socket_path_.empty()) listeners_.emplace_back(UnixAddress(socket_path_));
+  explicit Loop(const TcpProxyOptions& options) : upstreams_({options.port}) {
     thread_ = std::thread([this] { Main(); });
   }
   ~Loop() {
@@ -215,7 +178,6 @@ class TcpProxy::Loop {
   }
 
   int port() const { return port_.number(); }
-  const std::string& socket_path() const { return socket_path_; }
 
   // Runs `control` on the thread. Returns when its effects, and their immediate consequences, are
   // in place.
@@ -275,16 +237,9 @@ class TcpProxy::Loop {
     while (!links_.empty()) Remove(links_.begin(), /*reset=*/true);
   }
   void SetArrival(Arrival arrival) {
-    for (Listener& each : listeners_) {
-      // Clients that connected before are still served.
-      while (each.fd() >= 0) {
-        base::UniqueFd client = each.AcceptOne();
-        if (!client.valid()) break;
-        Add(std::move(client));
-      }
-      base::UniqueFd client = each.SetArrival(arrival);
-      if (client.valid()) Add(std::move(client));
-    }
+    AcceptAll();  // clients that connected before are still served
+    base::UniqueFd client = listener_.SetArrival(arrival);
+    if (client.valid()) Add(std::move(client));
   }
   void Heal() {
     drop_replies_ = 0;
@@ -313,13 +268,7 @@ class TcpProxy::Loop {
   void Main() {
     while (!stopping_) {
       Wait();
-      for (Listener& each : listeners_) {
-        while (each.fd() >= 0) {
-          base::UniqueFd client = each.AcceptOne();
-          if (!client.valid()) break;
-          Add(std::move(client));
-        }
-      }
+      AcceptAll();
       std::vector<Task*> tasks;
       {
         base::MutexLock lock(mutex_);
@@ -336,8 +285,7 @@ class TcpProxy::Loop {
 
   // Waits until a control is called, or bytes can be moved.
   void Wait() {
-    std::vector<pollfd> watched = {{wake_.get(), POLLIN, 0}};
-    for (const Listener& each : listeners_) watched.push_back({each.fd(), POLLIN, 0});
+    std::vector<pollfd> watched = {{wake_.get(), POLLIN, 0}, {listener_.fd(), POLLIN, 0}};
     const base::Instant now = base::Now();
     base::Instant next_due = base::Instant::Infinite();
     for (const Link& link : links_) {
@@ -364,15 +312,22 @@ class TcpProxy::Loop {
     (void)!read(wake_.get(), &count, sizeof(count));
   }
 
+  void AcceptAll() {
+    while (listener_.fd() >= 0) {
+      base::UniqueFd client = listener_.AcceptOne();
+      if (!client.valid()) break;
+      Add(std::move(client));
+    }
+  }
   // Takes a client's connection and makes the server's.
   void Add(base::UniqueFd client) {
-    const Address upstream = TcpAddress(upstreams_[next_upstream_++ % upstreams_.size()]);
+    sockaddr_in upstream = AddressOf(upstreams_[next_upstream_++ % upstreams_.size()]);
     Link& link = links_.emplace_back();
     link.fds[0] = std::move(client);
-    link.fds[1] = MakeSocket(upstream);
+    link.fds[1] = MakeSocket();
     // A failure is read from the socket later, as a reset.
-    (void)connect(link.fds[1].get(), upstream.get(), upstream.size);
-    const int on = 1;  // it has no effect on a Unix socket
+    (void)connect(link.fds[1].get(), Generic(upstream), sizeof upstream);
+    const int on = 1;
     for (base::UniqueFd& each : link.fds) {
       setsockopt(each.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     }
@@ -482,11 +437,10 @@ class TcpProxy::Loop {
   }
 
   const ReservedPort port_;
-  const std::string socket_path_;
   const base::UniqueFd wake_{eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};
 
   // Used only by the thread.
-  std::list<Listener> listeners_;
+  Listener listener_{port()};
   std::vector<int> upstreams_;
   size_t next_upstream_ = 0;
   std::list<Link> links_;
@@ -510,7 +464,6 @@ TcpProxy::~TcpProxy() = default;
 
 int TcpProxy::port() const { return loop_->port(); }
 std::string TcpProxy::url() const { return "redis://127.0.0.1:" + std::to_string(port()); }
-std::string TcpProxy::unix_url() const { return "unix://" + loop_->socket_path(); }
 
 void TcpProxy::Delay(Direction direction, absl::Duration delay) {
   loop_->Run([&] { loop_->SetDelay(direction, delay); });
@@ -535,10 +488,10 @@ void TcpProxy::Drop(Direction direction, Scope scope) {
 void TcpProxy::DropReplies(int connections) {
   loop_->Run([&] { loop_->DropReplies(connections); });
 }
-void TcpProxy::CutAfter(Direction direction, int64_t bytes, Scope scope) {
+void TcpProxy::CutAfter(Direction direction, int64_t bytes) {
   loop_->Run([&] {
     loop_->ForEach(
-        direction, [&](Flow& flow) { flow.cut_after = bytes; }, scope);
+        direction, [&](Flow& flow) { flow.cut_after = bytes; }, Scope::kExisting);
   });
 }
 void TcpProxy::ResetAll() {

@@ -21,7 +21,7 @@ enum class Arrival : uint8_t {
   kServe,
   kRefuse,  // ECONNREFUSED
   kIgnore,  // it is connected and gets no answer; it is served after Heal()
-  kHang,    // connect() itself gets no answer (with a Unix socket: EAGAIN)
+  kHang,    // connect() itself gets no answer
 };
 
 struct ProxyStats {
@@ -37,8 +37,7 @@ struct ProxyStats {
 };
 
 struct TcpProxyOptions {
-  int port = 0;                         // the upstream server's
-  std::string listen_socket_path = {};  // also listen on this Unix socket
+  int port = 0;  // the upstream server's
 };
 
 // A TCP proxy that injects faults. It runs in this process, on its own thread.
@@ -58,7 +57,6 @@ class TcpProxy {
 
   int port() const;         // on 127.0.0.1; the same for the proxy's whole life
   std::string url() const;  // "redis://127.0.0.1:port"
-  std::string unix_url() const;
 
   // Every byte reaches its receiver at least `delay` after it reached the proxy. The bandwidth does
   // not change. Bytes with a shorter delay do not overtake those with a longer one.
@@ -79,9 +77,9 @@ class TcpProxy {
   // The requests are executed, and their replies are lost. 0 cancels it.
   void DropReplies(int connections);
 
-  // On each connection `bytes` more bytes pass in this direction; then the connection is reset. 0:
-  // the reset comes instead of the next reply or request.
-  void CutAfter(Direction direction, int64_t bytes, Scope scope = Scope::kExisting);
+  // On each open connection `bytes` more bytes pass in this direction; then the connection is
+  // reset. 0: the reset comes instead of the next reply or request.
+  void CutAfter(Direction direction, int64_t bytes);
 
   void ResetAll();  // sends RST to both sides of every connection; bytes that wait are lost
   // Sends FIN to the receiver of this direction on every connection. The other direction goes on.

@@ -16,13 +16,6 @@ using ::testing::_;
 using ::testing::ContainsRegex;
 using ::testing::EndsWith;
 
-// As much as can be read: a process may end while its file in /proc is read.
-inline std::string TextOf(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
-
 class RedlatchCommandTest : public ::testing::Test {
  protected:
   using Words = std::vector<std::string>;

@@ -1,16 +1,9 @@
 // Tests redlatch-demo as its users run it.
 
-#include <iterator>
-
 #include "tests/support/live_testing.h"
 
 namespace redlatch {
 namespace {
-
-std::string TextOf(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 class DemoTest : public ::testing::Test {
  protected:

@@ -87,7 +87,7 @@ class Worker {
         made.number = object;
         made.lease = lease;
         if (IsSemaphore(object)) {
-          history_.Note({.what = What::kSemaphore, .objects = NameOf(object), .amount = kCapacity});
+          history_.Note({.what = What::kSemaphore, .object = NameOf(object), .amount = kCapacity});
           made.semaphore = std::make_unique<Semaphore>(client, NameOf(object), kCapacity,
                                                        SemaphoreOptions{.lease = lease});
         } else if (IsReentrant(object)) {
@@ -468,11 +468,7 @@ class Soak : public ::testing::Test {
     ASSERT_TRUE(history.ok()) << history.status();
     const history::HistoryChecker checker = history::Judge(*history);
     for (const history::Violation& violation : checker.violations()) {
-      std::string words = violation.words;
-      for (const uint64_t line : violation.lines) {
-        absl::StrAppend(&words, "\n    ", history->Words(line));
-      }
-      ADD_FAILURE() << words;
+      ADD_FAILURE() << history::Words(violation, *history);
     }
     int64_t held = 0;
     int64_t calm_held = 0;
@@ -654,7 +650,7 @@ class Soak : public ::testing::Test {
   void Force(int object) {
     Log(absl::StrCat("force ", object));
     const std::string name = object == kObjects ? kElection : NameOf(object);
-    const uint32_t call = notes_.Begin({.what = What::kForce, .objects = name});
+    const uint32_t call = notes_.Begin({.what = What::kForce, .object = name});
     const absl::Status status = object == kObjects ? Election(client_, name).ForceRelease()
                                 : IsSemaphore(object)
                                     ? Semaphore(client_, name, kCapacity).ForceRelease()

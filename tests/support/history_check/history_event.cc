@@ -16,10 +16,9 @@ namespace redlatch::history {
 namespace {
 
 // In the order of What and of Kind.
-constexpr std::array<absl::string_view, 21> kWhats = {
-    "semaphore", "latch",    "readwrite", "acquire", "force",   "resize", "count",
-    "wait",      "read",     "ok",        "failed",  "unknown", "queued", "until",
-    "release",   "released", "lost",      "free",    "quiet",   "calm",   "storm"};
+constexpr std::array<absl::string_view, 12> kWhats = {"semaphore", "acquire", "force", "ok",
+                                                      "failed",    "unknown", "until", "release",
+                                                      "released",  "lost",    "calm",  "storm"};
 constexpr std::array<absl::string_view, 5> kKinds = {"lock", "reentrant", "write", "read",
                                                      "permits"};
 
@@ -30,20 +29,16 @@ bool Find(const std::array<absl::string_view, kSize>& names, absl::string_view n
   return at != names.end();
 }
 
-absl::string_view NameOfAmount(What what) {
-  if (what == What::kCalm) return "bound";
-  return what == What::kLatch || what == What::kCount || what == What::kOk ? "count" : "permits";
-}
+absl::string_view NameOfAmount(What what) { return what == What::kCalm ? "bound" : "permits"; }
 
 bool SetDetail(absl::string_view key, absl::string_view value, HistoryEvent& event) {
-  if (key == "object") event.objects = value;
-  if (key == "owner" || key == "key") event.owner = value;
+  if (key == "object") event.object = value;
+  if (key == "owner") event.owner = value;
   if (key == "waits") event.waits = value == "yes";
-  if (key == "object" || key == "owner" || key == "key" || key == "waits") return !value.empty();
+  if (key == "object" || key == "owner" || key == "waits") return !value.empty();
   if (key == "kind") return Find(kKinds, value, event.kind);
   if (key == "token") return absl::SimpleAtoi(value, &event.token);
   if (key == "until") return absl::SimpleAtoi(value, &event.until);
-  if (key == "window") return absl::SimpleAtoi(value, &event.window);
   return key == NameOfAmount(event.what) && absl::SimpleAtoi(value, &event.amount);
 }
 
@@ -55,13 +50,12 @@ std::string ToLine(const HistoryEvent& event) {
   const auto add = [&line](absl::string_view key, auto value) {
     absl::StrAppend(&line, " ", key, "=", value);
   };
-  if (!event.objects.empty()) add("object", event.objects);
+  if (!event.object.empty()) add("object", event.object);
   if (event.what == What::kAcquire) add("kind", kKinds.at(static_cast<size_t>(event.kind)));
-  if (!event.owner.empty()) add(event.what == What::kCount ? "key" : "owner", event.owner);
+  if (!event.owner.empty()) add("owner", event.owner);
   if (event.waits) add("waits", "yes");
   if (event.token != 0) add("token", event.token);
   if (event.until != kNever) add("until", event.until);
-  if (event.window != 0) add("window", event.window);
   if (event.amount >= 0) add(NameOfAmount(event.what), event.amount);
   return line;
 }

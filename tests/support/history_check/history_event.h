@@ -16,25 +16,16 @@
 namespace redlatch::history {
 
 enum class What : uint8_t {
-  kSemaphore,
-  kLatch,
-  kReadWrite,  // declare an object
+  kSemaphore,  // declares an object
   kAcquire,
-  kForce,
-  kResize,
-  kCount,
-  kWait,
-  kRead,  // begin a call
+  kForce,  // begin a call
   kOk,
   kFailed,
   kUnknown,  // end a call
-  kQueued,
   kUntil,
   kRelease,
   kReleased,
   kLost,  // report more about an acquisition
-  kFree,
-  kQuiet,
   kCalm,
   kStorm,  // are observations of the whole
 };
@@ -48,15 +39,14 @@ struct HistoryEvent {
   int64_t time = 0;
   absl::string_view call = "-";
   What what = What::kAcquire;
-  absl::string_view objects = {};  // separated by commas if there are several, of a multi-lock
+  absl::string_view object = {};
   Kind kind = Kind::kLock;
-  absl::string_view owner = {};  // of a count: its key
+  absl::string_view owner = {};
   bool waits = false;
   uint64_t token = 0;
   int64_t until = kNever;
-  int64_t amount = -1;  // permits, counts or a bound; -1 stands for 1
-  int64_t window = 0;
-  uint64_t line = 0;  // 0: one more than that of the previous event
+  int64_t amount = -1;  // permits or a bound; -1 stands for 1
+  uint64_t line = 0;    // 0: one more than that of the previous event
 };
 
 std::string ToLine(const HistoryEvent& event);

@@ -1,8 +1,6 @@
 // history_check FILE...: checks the history that the files contain together. See history_check.md.
-#include <cstdint>
 #include <cstdio>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "tests/support/history_check/history_checker.h"
@@ -21,10 +19,7 @@ int main(int argc, char** argv) {
   }
   const redlatch::history::HistoryChecker checker = redlatch::history::Judge(*history);
   for (const redlatch::history::Violation& violation : checker.violations()) {
-    std::printf("%s\n", violation.words.c_str());
-    for (const uint64_t line : violation.lines) {
-      std::printf("    %s\n", history->Words(line).c_str());
-    }
+    std::printf("%s\n", redlatch::history::Words(violation, *history).c_str());
   }
   std::printf("%zu events, %zu violations\n", history->events.size(), checker.violations().size());
   return checker.violations().empty() ? 0 : 1;

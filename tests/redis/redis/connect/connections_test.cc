@@ -20,14 +20,13 @@ std::string UrlWith(const std::string& url, const std::string& user_and_password
 
 TEST(PlainConnectionTest, RepliesComeInOrderOfCommands) {
   const auto server = RedisServer::Start();
-  auto connection = Open(server->url() + "/3");
-  ASSERT_TRUE(connection.ok()) << connection.status();
+  auto connection = *Open(server->url() + "/3");
   const std::vector<Command> commands = {{"SET", "key", "value"}, {"GET", "key"}, {"NONSENSE"}};
-  const auto replies = Must(connection->CallAll(commands, In(kAmpleTime)));
+  const auto replies = Must(connection.CallAll(commands, In(kAmpleTime)));
   ASSERT_EQ(replies.size(), 3);
   EXPECT_EQ(replies[1].text, "value");
   EXPECT_TRUE(replies[2].is_error());
-  EXPECT_EQ(Text(connection->Call({"GET", "key"}, In(kAmpleTime))), "\"value\"");
+  EXPECT_EQ(Text(connection.Call({"GET", "key"}, In(kAmpleTime))), "\"value\"");
 }
 
 // One connection listens, and has not yet received the messages that the other published.
@@ -73,9 +72,8 @@ TEST(PlainConnectionTest, AcceptsServersThatCannotHoldLocks) {
 
 TEST(PlainConnectionTest, AcceptsUserWithoutPing) {
   const auto server = RedisServer::Start({.acl = {"user quiet on >secret ~* +get"}});
-  auto connection = Open(UrlWith(server->url(), "quiet:secret"));
-  ASSERT_TRUE(connection.ok()) << connection.status();
-  EXPECT_EQ(Text(connection->Call({"GET", "key"}, In(kAmpleTime))), "nil");
+  auto connection = *Open(UrlWith(server->url(), "quiet:secret"));
+  EXPECT_EQ(Text(connection.Call({"GET", "key"}, In(kAmpleTime))), "nil");
 }
 
 TEST(PlainConnectionTest, SaysWhyItWasRefused) {
@@ -93,29 +91,18 @@ TEST(PlainConnectionTest, LastWordsOfServerAreTheReason) {
     if (asked.command.at(0) == "GET") asked.hang_up = true;
     return asked.command.at(0) == "GET" ? "-ERR enough of that\r\n" : FakeServer::Polite(asked);
   });
-  auto connection = Open(server.url());
-  ASSERT_TRUE(connection.ok()) << connection.status();
+  auto connection = *Open(server.url());
   const std::vector<Command> commands = {{"GET", "a"}, {"GET", "b"}};
-  const auto replies = connection->CallAll(commands, In(kAmpleTime));
+  const auto replies = connection.CallAll(commands, In(kAmpleTime));
   EXPECT_THAT(std::string(replies.status().message()), HasSubstr("enough of that"));
 }
 
 TEST(PlainConnectionTest, UnknownScriptIsNotTheReasonForSilence) {
   const auto server = RedisServer::Start();
-  auto connection = Open(server->url());
-  ASSERT_TRUE(connection.ok()) << connection.status();
+  auto connection = *Open(server->url());
   const std::vector<Command> commands = {{"EVALSHA", std::string(40, '0'), "0"},
                                          {"BLPOP", "nothing", "0"}};
-  EXPECT_THAT(connection->CallAll(commands, In(absl::Milliseconds(20))).status(),
-              IsError(absl::StatusCode::kUnavailable, HasSubstr("no answer in time")));
-}
-
-TEST(PlainConnectionTest, EndsAtItsDeadline) {
-  const auto server = RedisServer::Start();
-  auto connection = Open(server->url());
-  ASSERT_TRUE(connection.ok()) << connection.status();
-  const auto reply = connection->Call({"BLPOP", "nothing", "0"}, In(absl::Milliseconds(20)));
-  EXPECT_THAT(reply.status(),
+  EXPECT_THAT(connection.CallAll(commands, In(absl::Milliseconds(20))).status(),
               IsError(absl::StatusCode::kUnavailable,
                       AllOf(HasSubstr(server->url()), HasSubstr("no answer in time"))));
 }

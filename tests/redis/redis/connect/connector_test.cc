@@ -252,25 +252,21 @@ TEST_F(TwoAddressesTest, SilentAddressLeavesTimeForNext) {
   EXPECT_TRUE(Made(stepped));
 }
 
-class FullBacklogTest : public ConnectorTest {
- protected:
-  const support::TempDir directory_;
-  const std::string path_ = directory_.path() + "/proxy.sock";
-  TcpProxy proxy_{{.port = server_->port(), .listen_socket_path = path_}};
-};
-
-TEST_F(FullBacklogTest, UnixSocketIsAwaited) {
-  proxy_.SetArrival(Arrival::kHang);
-  Connector connector = To(proxy_.unix_url());
-  const Stepped stepped = Step(connector, absl::Milliseconds(50));
-  ASSERT_TRUE(stepped.ok()) << stepped.status();
-  ASSERT_FALSE(stepped->has_value());
-  std::thread healer([&] { proxy_.Heal(); });
-  EXPECT_TRUE(Made(Step(connector)));
-  healer.join();
+// Another connect() to the socket gets EAGAIN.
+TEST_F(ConnectorTest, FullBacklogOfUnixSocketIsAwaited) {
+  const auto server = RedisServer::Start({.config = {"tcp-backlog 1"}});
+  server->Stop();
+  std::deque<Connector> connectors;
+  for (int i = 0; i < 4; ++i) {
+    connectors.push_back(To(server->unix_url()));
+    const Stepped stepped = Step(connectors.back(), absl::Milliseconds(50));
+    ASSERT_TRUE(stepped.ok()) << stepped.status();
+    ASSERT_FALSE(stepped->has_value());
+  }
+  server->Continue();
+  EXPECT_TRUE(Made(Step(connectors.back())));
 }
 
-// Connect() does not report a connection that is not made yet.
 TEST_F(ConnectorTest, ConnectingSocketIsNotConnected) {
   proxy_.SetArrival(Arrival::kHang);
   const auto targets = Must(MakeEndpoint(UrlOf(proxy_.url()))(In(kAmpleTime)));

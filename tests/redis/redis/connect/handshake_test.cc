@@ -17,9 +17,8 @@ struct Greeting {
 };
 
 Greeting Greet(const std::string& url, Handshake::Purpose purpose = Handshake::Purpose::kCommands) {
-  const absl::StatusOr<Url> parsed = ParseUrl(url);
-  EXPECT_TRUE(parsed.ok()) << parsed.status();
-  Connector connector(*parsed, purpose);
+  const auto parsed = Must(ParseUrl(url));
+  Connector connector(parsed, purpose);
   auto made = connector.Step(base::Now() + absl::Seconds(10));
   if (!made.ok()) return {made.status().code(), std::string(made.status().message()), {}};
   EXPECT_TRUE(made->has_value()) << "it did not end in time";
@@ -42,9 +41,8 @@ TEST(HandshakeTest, LearnsVersionAndRunId) {
 
 TEST(HandshakeTest, NamesItselfAndSelectsItsDatabase) {
   const auto server = RedisServer::Start();
-  const auto parsed = ParseUrl(server->url() + "/3?name=orders");
-  ASSERT_TRUE(parsed.ok());
-  Connector connector(*parsed, Handshake::Purpose::kCommands);
+  const auto parsed = Must(ParseUrl(server->url() + "/3?name=orders"));
+  Connector connector(parsed, Handshake::Purpose::kCommands);
   const auto made = connector.Step(base::Now() + absl::Seconds(10));
   ASSERT_TRUE(made.ok() && made->has_value()) << made.status();
   EXPECT_THAT(server->Text({"CLIENT", "LIST"}),
@@ -159,9 +157,8 @@ TEST_F(AclTest, NamesOnlyMissingPermissions) {
 
 TEST_F(AclTest, AcceptsUserWithoutPassword) {
   const auto server = RedisServer::Start({.acl = {"user bob on nopass ~* &* +@all"}});
-  const auto parsed = ParseUrl(With(*server, "bob:"));
-  ASSERT_TRUE(parsed.ok());
-  Connector connector(*parsed, Handshake::Purpose::kCommands);
+  const auto parsed = Must(ParseUrl(With(*server, "bob:")));
+  Connector connector(parsed, Handshake::Purpose::kCommands);
   const auto made = connector.Step(base::Now() + absl::Seconds(10));
   ASSERT_TRUE(made.ok() && made->has_value()) << made.status();
   EXPECT_THAT(server->Text({"CLIENT", "LIST"}), HasSubstr(" user=bob "));

@@ -68,13 +68,12 @@ std::set<std::string> WhatTheyMeet(const std::vector<std::unique_ptr<support::Ch
 
 TEST(EmbeddedServer, StartsOnFirstUse) {
   const EmbeddedHome home;
-  const absl::StatusOr<std::string> socket = home.Ensure();
-  ASSERT_TRUE(socket.ok()) << socket.status();
-  EXPECT_EQ(*socket, home.Path("redis.sock"));
+  const std::string socket = Must(home.Ensure());
+  EXPECT_EQ(socket, home.Path("redis.sock"));
   EXPECT_EQ(Mode(home.directory()), 0700);
-  EXPECT_EQ(Mode(*socket), 0600);
+  EXPECT_EQ(Mode(socket), 0600);
 
-  auto connection = support::RawConnection::ToSocket(*socket);
+  auto connection = support::RawConnection::ToSocket(socket);
   EXPECT_EQ(connection.Command({"PING"}).text, "PONG");
   EXPECT_EQ(Config(connection, "port"), "0");
   EXPECT_EQ(Config(connection, "save"), "");
@@ -85,10 +84,9 @@ TEST(EmbeddedServer, StartsOnFirstUse) {
 TEST(EmbeddedServer, ServesDirectoryWithAwkwardName) {
   const EmbeddedHome home;
   const std::string directory = home.Aside("it's a \"di r\"; $HOME #");
-  const absl::StatusOr<std::string> socket =
-      EnsureEmbeddedServer({.directory = directory}, base::Now() + absl::Seconds(20));
-  ASSERT_TRUE(socket.ok()) << socket.status();
-  auto connection = support::RawConnection::ToSocket(*socket);
+  const std::string socket =
+      Must(EnsureEmbeddedServer({.directory = directory}, base::Now() + absl::Seconds(20)));
+  auto connection = support::RawConnection::ToSocket(socket);
   EXPECT_EQ(Config(connection, "dir"), directory);
   const ProcessEnd end(ServerPid(connection));
   connection.Command({"SHUTDOWN", "NOSAVE"});
@@ -144,9 +142,9 @@ TEST(EmbeddedServer, InheritsNothingFromItsStarter) {
     for (const auto& entry : fs::directory_iterator(proc + "/fd", gone)) {
       EXPECT_NE(fs::read_symlink(entry.path(), gone), inherited) << name;
     }
-    EXPECT_THAT(Contents(proc + "/environ"), Not(HasSubstr("hush"))) << name;
+    EXPECT_THAT(TextOf(proc + "/environ"), Not(HasSubstr("hush"))) << name;
     EXPECT_NE(getsid(pid), getsid(0)) << name;
-    const std::string status = Contents(proc + "/status");
+    const std::string status = TextOf(proc + "/status");
     EXPECT_FALSE(HasSignal(status, "SigBlk", SIGUSR2)) << name;
     EXPECT_FALSE(HasSignal(status, "SigIgn", SIGUSR1)) << name;
   }
@@ -192,7 +190,7 @@ TEST(EmbeddedServer, KeepsStartingWhenItsStarterGivesUp) {
     auto connection = home.Connect();
     EXPECT_EQ(connection.Command({"PING"}).text, "PONG");
   }
-  EXPECT_EQ(Contents(home.Aside("starts")), "start\n");
+  EXPECT_EQ(TextOf(home.Aside("starts")), "start\n");
 }
 
 TEST(EmbeddedServer, FailureToStartIsReportedWithLog) {
@@ -222,19 +220,16 @@ TEST(EmbeddedDirectory, IsTheSameWithAndWithoutLogin) {
   // The directory after a login, in a cron job, and after `su`, which leaves another user's.
   for (const std::string& runtime : {home.Aside("run"), std::string(), std::string("/")}) {
     const ScopedEnvironment login("XDG_RUNTIME_DIR", runtime.empty() ? nullptr : runtime.c_str());
-    const absl::StatusOr<std::string> directory = DefaultEmbeddedDirectory();
-    ASSERT_TRUE(directory.ok()) << directory.status();
-    EXPECT_EQ(*directory, expected);
+    EXPECT_EQ(Must(DefaultEmbeddedDirectory()), expected);
   }
 }
 
 TEST(EmbeddedDirectory, IsTakenFromTheEnvironment) {
   const EmbeddedHome home;
   const ScopedEnvironment named("REDLATCH_EMBEDDED_DIRECTORY", home.directory().c_str());
-  const absl::StatusOr<std::string> directory = EmbeddedDirectory("");
-  ASSERT_TRUE(directory.ok()) << directory.status();
-  EXPECT_EQ(*directory, home.directory());
-  EXPECT_EQ(Mode(*directory), 0700);
+  const std::string directory = Must(EmbeddedDirectory(""));
+  EXPECT_EQ(directory, home.directory());
+  EXPECT_EQ(Mode(directory), 0700);
 }
 
 TEST(EmbeddedDirectory, IsRefusedInPrivateTmp) {
@@ -312,8 +307,6 @@ TEST(EmbeddedDirectory, IsRefusedIfParentIsMissing) {
   EXPECT_THAT(status, IsError(absl::StatusCode::kFailedPrecondition, HasSubstr("does not exist")));
 }
 
-namespace fs = std::filesystem;
-
 constexpr absl::Duration kLong = absl::Seconds(10);
 
 std::set<std::string> Files(const std::string& directory) {
@@ -348,18 +341,22 @@ TEST(Keeper, KeepsServerWhileClientIsConnected) {
 }
 
 TEST(Keeper, KeepsServerUntilLeaseOfDeadClientEnds) {
-  const EmbeddedHome home;
-  pid_t server = 0;
-  {
-    auto connection = home.Connect(absl::Milliseconds(200));
-    server = ServerPid(connection);
-    connection.Command({"SELECT", "3"});
-    connection.Command({"SET", "redlatch:2:{job}:fence", "7", "PX", "60000"});
-    connection.Command({"SET", "{job}:fenced", "x", "PX", "1200"});
+  using Commands = std::vector<std::vector<std::string>>;
+  const std::string permits = "redlatch:2:{slots}:semaphore.permits";
+  for (const Commands& taken : {Commands{{"SELECT", "3"},
+                                         {"SET", "redlatch:2:{job}:fence", "7", "PX", "60000"},
+                                         {"SET", "{job}:fenced", "x", "PX", "1200"}},
+                                Commands{{"HSET", "slots", "kind", "semaphore/2", "capacity", "8"},
+                                         {"ZADD", permits, "1", "x"},
+                                         {"PEXPIRE", permits, "1200"}}}) {
+    const EmbeddedHome home;
+    std::optional<support::RawConnection> connection = home.Connect(absl::Milliseconds(200));
+    const ProcessEnd end(ServerPid(*connection));
+    for (const std::vector<std::string>& command : taken) connection->Command(command);
+    connection.reset();
+    EXPECT_FALSE(end.WaitFor(absl::Milliseconds(1100)));
+    EXPECT_TRUE(end.WaitFor(kLong));
   }
-  const ProcessEnd end(server);
-  EXPECT_FALSE(end.WaitFor(absl::Milliseconds(1100)));
-  EXPECT_TRUE(end.WaitFor(kLong));
 }
 
 TEST(Keeper, StopsServerWithOnlyOldDescription) {
@@ -397,21 +394,6 @@ TEST(Keeper, NextServerLoadsUnusedSemaphoresAndLatches) {
   EXPECT_EQ(next.Command({"HGET", "slots", "capacity"}).text, "8");
   EXPECT_EQ(next.Command({"HGET", "done", "count"}).text, "3");
   EXPECT_EQ(next.Command({"HGET", "redlatch:2:{done}:latch.counted", "me"}).text, "1");
-}
-
-TEST(Keeper, KeepsServerWithTakenPermits) {
-  const EmbeddedHome home;
-  pid_t server = 0;
-  {
-    auto connection = home.Connect(absl::Milliseconds(200));
-    server = ServerPid(connection);
-    connection.Command({"HSET", "slots", "kind", "semaphore/2", "capacity", "8"});
-    connection.Command({"ZADD", "redlatch:2:{slots}:semaphore.permits", "1", "x"});
-    connection.Command({"PEXPIRE", "redlatch:2:{slots}:semaphore.permits", "1200"});
-  }
-  const ProcessEnd end(server);
-  EXPECT_FALSE(end.WaitFor(absl::Milliseconds(1100)));
-  EXPECT_TRUE(end.WaitFor(kLong));
 }
 
 TEST(Keeper, LosesNothingOfClientBetweenCheckAndStop) {
@@ -490,7 +472,7 @@ TEST(Keeper, ServesOnWithoutRedisCli) {
   const ScopedEnvironment no_client("PATH", home.Aside("").c_str());
   auto connection = home.Connect(absl::Milliseconds(100));
   EXPECT_EQ(connection.Command({"PING"}).text, "PONG");
-  EXPECT_THAT(Contents(home.Path("log")), HasSubstr("does not stop by itself"));
+  EXPECT_THAT(TextOf(home.Path("log")), HasSubstr("does not stop by itself"));
 }
 
 TEST(Keeper, KillsServerIfItsSocketIsGone) {

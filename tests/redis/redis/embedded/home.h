@@ -11,13 +11,6 @@
 
 namespace redlatch::redis {
 
-inline std::string Contents(const std::string& path) {
-  // If the process ends meanwhile, the read fails: an iterator over the file would throw.
-  std::ostringstream contents;
-  contents << std::ifstream(path, std::ios::binary).rdbuf();
-  return contents.str();
-}
-
 // Writes an executable script, which replaces redis-server or redis-cli.
 inline void WriteScript(const std::string& path, const std::string& body) {
   std::ofstream(path) << "#!/bin/sh\n" << body;
@@ -113,7 +106,7 @@ class EmbeddedHome {
       if (!absl::SimpleAtoi(path.filename().string(), &pid)) continue;
       const std::string cwd = std::filesystem::read_symlink(path / "cwd", error).string();
       if (error || (cwd != directory_ && cwd != directory_ + " (deleted)")) continue;
-      std::string name = Contents(path / "comm");
+      std::string name = TextOf(path / "comm");
       if (!name.empty()) name.pop_back();
       found.push_back({pid, name});
     }

@@ -8,6 +8,7 @@
 #include "tests/support/subscriber_test_fixture.h"
 
 namespace redlatch::redis {
+namespace {
 
 // A script that a test defines. It cannot be copied: its source points into it.
 class OwnScript {
@@ -50,11 +51,6 @@ class ScriptsFixture : public ::testing::Test {
   ScriptServer known_{&connection_};
   const ScriptRunner scripts_{known_};
 };
-
-}  // namespace redlatch::redis
-
-namespace redlatch::redis {
-namespace {
 
 class ScriptsTest : public ScriptsFixture {};
 

@@ -11,6 +11,7 @@
 #include "tests/redis/redis/link/shared_connection_fixture.h"
 
 namespace redlatch::redis {
+namespace {
 
 struct TransportHooks {
   std::function<IoResult(Transport& real, std::string_view bytes)> write;
@@ -58,7 +59,7 @@ class HookedTransport final : public Transport {
   const std::unique_ptr<Transport> real_;
 };
 
-inline TransportFactory Hooked(TransportHooks& hooks, TransportFactory open = OpenTransport) {
+TransportFactory Hooked(TransportHooks& hooks, TransportFactory open = OpenTransport) {
   return [&hooks, open = std::move(open)](
              const Target& target) -> absl::StatusOr<std::unique_ptr<Transport>> {
     auto real = open(target);
@@ -66,11 +67,6 @@ inline TransportFactory Hooked(TransportHooks& hooks, TransportFactory open = Op
     return std::make_unique<HookedTransport>(hooks, *std::move(real));
   };
 }
-
-}  // namespace redlatch::redis
-
-namespace redlatch::redis {
-namespace {
 
 class SharedConnectionTest : public ConnectionFixture {};
 

@@ -16,6 +16,7 @@
 #include "tests/support/subscriber_test_fixture.h"
 
 namespace redlatch::redis {
+namespace {
 
 // The counts of all transports of a test.
 struct StrictCounts {
@@ -130,18 +131,13 @@ class StrictTransport final : public Transport {
   std::atomic<bool> to_write_ = false;          // a record of its own
 };
 
-inline TransportFactory Strict(StrictCounts& counts) {
+TransportFactory Strict(StrictCounts& counts) {
   return [&counts](const Target& target) -> absl::StatusOr<std::unique_ptr<Transport>> {
     auto real = OpenTransport(target);
     if (!real.ok()) return real.status();
     return std::make_unique<StrictTransport>(counts, *std::move(real));
   };
 }
-
-}  // namespace redlatch::redis
-
-namespace redlatch::redis {
-namespace {
 
 // All users of a transport call it one thread at a time, and wait for the readiness that a step
 // wants, not for the one that its name suggests.

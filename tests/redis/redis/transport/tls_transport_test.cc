@@ -9,6 +9,7 @@
 #include "tests/support/authority.h"
 
 namespace redlatch::redis {
+namespace {
 
 class TlsTest : public ::testing::Test {
  protected:
@@ -41,11 +42,6 @@ class TlsTest : public ::testing::Test {
 
   Authority authority_;
 };
-
-}  // namespace redlatch::redis
-
-namespace redlatch::redis {
-namespace {
 
 // TLS under shared connections and subscribers.
 
@@ -86,21 +82,6 @@ TEST_F(TlsTransportTest, CarriesSmallAndBigValues) {
   for (const size_t size : {0, 1, 16383, 16384, 16385, 100'000, 5'000'000}) {
     const std::string text(size, 'x');
     EXPECT_EQ(Echo(*connection, text).size(), size);
-  }
-}
-
-TEST_F(TlsTransportTest, EachThreadGetsItsOwnReplies) {
-  for (const absl::Duration spin : {absl::ZeroDuration(), absl::Microseconds(80)}) {
-    const auto connection = To(server_->tls_url(), {.spin = spin});
-    InThreads(6, [&](int thread) {
-      for (int i = 0; i < 300; ++i) {
-        const std::string mine =
-            absl::StrCat(thread, ":", i, std::string(thread == 0 ? i * 400 : i, 'x'));
-        ASSERT_EQ(Echo(*connection, mine), mine);
-      }
-    });
-    EXPECT_EQ(connection->stats().connects, 1);
-    EXPECT_EQ(connection->stats().late, 0);
   }
 }
 
@@ -267,50 +248,38 @@ TEST_F(TlsRefusalTest, CommonNameIsNotAHostName) {
 }
 
 TEST_F(TlsRefusalTest, RevokedCertificate) {
-  const std::string good = Good();
-  const std::string bad = Good();
-  const auto at = [](const auto& server, const std::string& ca) {
-    return absl::StrCat("rediss://127.0.0.1:", server->tls_port(), "?ca=", ca);
+  const std::string good = Good(), bad = Good();
+  const auto server = Showing(good), revoked = Showing(bad);
+  const auto at = [](const auto& which, const std::string& ca) {
+    return absl::StrCat("rediss://127.0.0.1:", which->tls_port(), "?ca=", ca);
   };
-  const auto server = Showing(good);
-  const auto revoked = Showing(bad);
-  const std::string list = authority_.FileWithRevoked({bad});
-  EXPECT_EQ(Connect(at(server, list)), absl::OkStatus());
-  EXPECT_THAT(WhyNot(at(revoked, list)), HasSubstr("revoked its certificate"));
-  EXPECT_EQ(Connect(at(revoked, authority_.file())), absl::OkStatus()) << "this file has no CRL";
-  EXPECT_THAT(WhyNot(at(server, authority_.FileWithRevoked({bad}, -absl::Hours(1)))),
-              AllOf(HasSubstr("CRL has expired"), HasSubstr("ca=")));
-  // One authority's CRL says nothing about another's certificates.
-  const std::string both = authority_.File("both.pem", "");
-  Authority other("another authority");
-  std::ofstream(both) << std::ifstream(authority_.file()).rdbuf()
-                      << std::ifstream(other.FileWithRevoked({})).rdbuf();
-  EXPECT_THAT(WhyNot(at(server, both)), HasSubstr("get certificate CRL"));
-}
-
-TEST_F(TlsRefusalTest, CertificateRevokedInDirectory) {
-  const std::string good = Good();
-  const std::string bad = Good();
-  const auto server = Showing(good);
-  const auto revoked = Showing(bad);
   const std::string directory = authority_.Directory();
-  const auto at = [&](const auto& which) {
-    return absl::StrCat("rediss://127.0.0.1:", which->tls_port(), "?ca=", directory);
-  };
-  EXPECT_EQ(Connect(at(revoked)), absl::OkStatus()) << "the directory has no CRL yet";
   authority_.File(absl::StrCat(directory.substr(directory.rfind('/') + 1), "/notes.rst"),
                   "no list");
-  EXPECT_EQ(Connect(at(server)), absl::OkStatus());
-  authority_.RevokeIn(directory, {bad});
-  EXPECT_EQ(Connect(at(server)), absl::OkStatus());
-  EXPECT_THAT(WhyNot(at(revoked)), HasSubstr("revoked its certificate"));
-  // The authority's own CRL has expired, or there is only another authority's.
-  authority_.RevokeIn(directory, {bad}, -absl::Hours(1));
-  EXPECT_THAT(WhyNot(at(server)), AllOf(HasSubstr("CRL has expired"), HasSubstr("ca=")));
+  for (const bool in_directory : {false, true}) {
+    const auto list = [&](absl::Duration valid_for) {
+      if (!in_directory) return authority_.FileWithRevoked({bad}, valid_for);
+      authority_.RevokeIn(directory, {bad}, valid_for);
+      return directory;
+    };
+    EXPECT_EQ(Connect(at(revoked, in_directory ? directory : authority_.file())), absl::OkStatus())
+        << "there is no CRL yet";
+    const std::string ca = list(absl::Hours(24));
+    EXPECT_EQ(Connect(at(server, ca)), absl::OkStatus());
+    EXPECT_THAT(WhyNot(at(revoked, ca)), HasSubstr("revoked its certificate"));
+    EXPECT_THAT(WhyNot(at(server, list(-absl::Hours(1)))),
+                AllOf(HasSubstr("CRL has expired"), HasSubstr("ca=")));
+  }
+  // One authority's CRL says nothing about another's certificates.
+  Authority other("another authority");
+  const std::string both = authority_.File("both.pem", "");
+  std::ofstream(both) << std::ifstream(authority_.file()).rdbuf()
+                      << std::ifstream(other.FileWithRevoked({})).rdbuf();
   const std::string another = authority_.Directory();
-  Authority("another authority").RevokeIn(another, {});
-  EXPECT_THAT(WhyNot(absl::StrCat("rediss://127.0.0.1:", server->tls_port(), "?ca=", another)),
-              HasSubstr("get certificate CRL"));
+  other.RevokeIn(another, {});
+  for (const std::string& ca : {both, another}) {
+    EXPECT_THAT(WhyNot(at(server, ca)), HasSubstr("get certificate CRL"));
+  }
 }
 
 // The CRL is written again under its name, or is the target of a link there: its directory does not
@@ -338,14 +307,10 @@ TEST_F(TlsRefusalTest, NamesInCertificateCannotForgeLine) {
   EXPECT_THAT(why, AllOf(HasSubstr("a?b"), Not(HasSubstr("\n"))));
 }
 
-TEST_F(TlsRefusalTest, MissingClientCertificate) {
+TEST_F(TlsRefusalTest, MissingOrRejectedClientCertificate) {
   const auto server = Showing(Good(), /*of_clients=*/true);
   EXPECT_THAT(std::string(Connect(server->tls_url()).message()),
               AllOf(HasSubstr("certificate of this client"), HasSubstr("cert=")));
-}
-
-TEST_F(TlsRefusalTest, RejectedClientCertificate) {
-  const auto server = Showing(Good(), /*of_clients=*/true);
   Authority other("another authority");
   const std::string cert = other.Certify({.subject = "a client"});
   EXPECT_THAT(std::string(Connect(server->tls_url() + "&cert=" + cert).message()),
