@@ -65,16 +65,6 @@ TEST_P(RedissonLock, HolderLearnsOfForceUnlock) {
   EXPECT_EQ(java().Do("1", "tryLock", kind(), "orders", 0, -1), "true");
 }
 
-TEST_P(RedissonLock, ForceReleaseWakesJavaWaiter) {
-  const auto lock = MakeLock();
-  const auto lease = Must(lock->Acquire());
-  const PendingReply waiter = java().Send("1", "lock", kind(), "orders");
-  ASSERT_TRUE(AwaitWaiters(server(), kind(), "orders", 1));
-  EXPECT_FALSE(waiter.done());
-  EXPECT_TRUE(lock->ForceRelease().ok());
-  EXPECT_TRUE(waiter.Get(kSoon).ok) << waiter.Get().value;
-}
-
 TEST_P(RedissonLock, ForceReleaseTakesItFromJava) {
   ASSERT_EQ(java().Do("1", "lock", kind(), "orders"), "");
   const auto lock = MakeLock();
@@ -95,13 +85,27 @@ TEST_P(RedissonLock, JavaUnlockWakesWaiter) {
   EXPECT_LT(took, kSoon);
 }
 
-TEST_P(RedissonLock, ReleaseWakesJavaWaiter) {
+TEST_P(RedissonLock, EveryReleaseWakesJavaWaiter) {
   const auto lock = MakeLock();
-  auto lease = Must(lock->Acquire());
-  const PendingReply waiter = java().Send("1", "lock", kind(), "orders");
-  ASSERT_TRUE(AwaitWaiters(server(), kind(), "orders", 1));
-  EXPECT_TRUE(lease.Release().ok());
-  EXPECT_TRUE(waiter.Get(kSoon).ok) << waiter.Get().value;
+  for (const std::string how : {"unlock", "release", "force"}) {
+    SCOPED_TRACE(how);
+    std::optional<Lease> lease;
+    if (how == "unlock") {
+      lock->lock();
+    } else {
+      lease = Must(lock->Acquire({.wait = kLong}));
+    }
+    const PendingReply waiter = java().Send("1", "lock", kind(), "orders");
+    ASSERT_TRUE(AwaitWaiters(server(), kind(), "orders", 1));
+    EXPECT_FALSE(waiter.done());
+    if (how == "unlock") {
+      lock->unlock();
+    } else {
+      EXPECT_TRUE((how == "force" ? lock->ForceRelease() : lease->Release()).ok());
+    }
+    EXPECT_TRUE(waiter.Get(kSoon).ok) << waiter.Get().value;
+    EXPECT_EQ(java().Do("1", "unlock", kind(), "orders"), "");
+  }
 }
 
 // Redisson's '1', with which a writer wakes all threads of a client, would miss this thread.
@@ -121,15 +125,6 @@ TEST_P(RedissonLock, ReleaseWakesJavaThreadThatHasJustAsked) {
   }));
   proxy.Delay(Direction::kToClient, absl::ZeroDuration());
   EXPECT_TRUE(lease.Release().ok());
-  EXPECT_TRUE(waiter.Get(kSoon).ok) << waiter.Get().value;
-}
-
-TEST_P(RedissonLock, UnlockOfStdFaceWakesJavaWaiter) {
-  const auto lock = MakeLock();
-  lock->lock();
-  const PendingReply waiter = java().Send("1", "lock", kind(), "orders");
-  ASSERT_TRUE(AwaitWaiters(server(), kind(), "orders", 1));
-  lock->unlock();
   EXPECT_TRUE(waiter.Get(kSoon).ok) << waiter.Get().value;
 }
 

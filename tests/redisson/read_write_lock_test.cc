@@ -52,17 +52,6 @@ TEST_F(RedissonReadWriteLock, ReadersOfBothLanguagesShare) {
   EXPECT_TRUE(CppCan("write"));
 }
 
-TEST_F(RedissonReadWriteLock, LastReaderMayBeOfEitherLanguage) {
-  auto reads = Must(redisson::ReadWriteLock(client(), "prices").AcquireRead());
-  ASSERT_EQ(Java("lock", "read"), "");
-  EXPECT_TRUE(reads.Release().ok());
-  EXPECT_FALSE(JavaCan("write"));
-  EXPECT_FALSE(CppCan("write"));
-  EXPECT_EQ(Java("unlock", "read"), "");
-  EXPECT_TRUE(CppCan("write"));
-  EXPECT_TRUE(JavaCan("write"));
-}
-
 TEST_F(RedissonReadWriteLock, WriterExcludesReaders) {
   redisson::ReadWriteLock lock(client(), "prices");
   ASSERT_EQ(Java("lock", "write"), "");

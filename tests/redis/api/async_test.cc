@@ -300,21 +300,6 @@ TEST_F(AsyncKinds, OnLostMayOwnLastClient) {
   }
 }
 
-TEST_F(AsyncKinds, OnLostMayOwnLastClientOfSyncRelease) {
-  std::optional<Client> client = Connect(server_->url());
-  std::optional<SimpleLock> lock(std::in_place, *client, "lock",
-                                 LockOptions{.on_lost = [kept = *client](const LostLease&) {}});
-  lock->AcquireAsync({}, leases_.Callback());
-  absl::StatusOr<Lease> lease = leases_.Take();
-  ASSERT_TRUE(lease.ok()) << lease.status();
-  lock.reset();
-  client.reset();
-  lease->ReleaseAsync(statuses_.Callback());
-  lease = absl::UnknownError("dropped");
-  EXPECT_EQ(statuses_.Take(), absl::OkStatus());
-  EXPECT_TRUE(Await([&] { return server_->Integer({"EXISTS", "lock"}) == 0; }));
-}
-
 // Ten thousand waiters at a time: no thread per waiter, little memory, and each in its turn.
 
 constexpr size_t kLocks = 100;

@@ -190,18 +190,6 @@ TEST_F(ClientFork, ChildClosesDescriptorsOfDestroyedClient) {
 // Under a sanitizer, a forked child must not start threads: another thread may have held the
 // sanitizer's own locks during the fork.
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
-TEST_F(ClientFork, GrandchildIsRefusedChildsConnection) {
-  const int code = support::CodeOfFork([&] {
-    client_ = Client::Connect(server_->url());
-    if (!client_.ok() || !client_->Ping().ok()) return 1;
-    const int grandchild = support::CodeOfFork([&] {
-      return client_->Ping().status().code() == absl::StatusCode::kFailedPrecondition ? 0 : 3;
-    });
-    if (grandchild != 0) return grandchild;
-    return client_->Ping().ok() ? 0 : 2;
-  });
-  EXPECT_EQ(code, 0);
-}
 
 // A daemon closes all descriptors that it finds open, and opens files of its own.
 TEST_F(ClientTest, IdlesAndWorksAfterItsDescriptorsWereClosed) {

@@ -7,6 +7,7 @@
 #include "tests/support/live_testing.h"
 
 namespace redlatch {
+namespace {
 
 class ClusterTour {
  public:
@@ -58,11 +59,6 @@ class ClusterTour {
   ClusterGroup& group_;
   const std::string url_;
 };
-
-}  // namespace redlatch
-
-namespace redlatch {
-namespace {
 
 // Locks on a cluster, as one client sees them. The conformance suite runs there, too.
 
@@ -442,20 +438,13 @@ Cost CostOf(ClusterGroup& group) {
   return cost;
 }
 
-class ClusterCost : public ::testing::Test {
- protected:
-  const std::unique_ptr<ClusterGroup> three_ = ClusterGroup::Start();
-};
-
-TEST_F(ClusterCost, IsTwoSocketsPerUsedPrimary) {
-  const Cost cost = CostOf(*three_);
-  EXPECT_EQ(cost.sockets, 6);
-  for (const size_t connections : cost.connections) EXPECT_EQ(connections, 2);
-}
-
-TEST_F(ClusterCost, ThreadsDoNotGrowWithPrimaries) {
+TEST(ClusterCost, IsTwoSocketsPerUsedPrimaryAndNoThread) {
+  const auto three = ClusterGroup::Start();
   const auto one = ClusterGroup::Start({.primaries = 1});
-  EXPECT_EQ(CostOf(*three_).threads, CostOf(*one).threads);
+  const Cost cost = CostOf(*three);
+  EXPECT_EQ(cost.sockets, 6);
+  EXPECT_THAT(cost.connections, Each(2));
+  EXPECT_EQ(cost.threads, CostOf(*one).threads);
 }
 
 }  // namespace

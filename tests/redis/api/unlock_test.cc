@@ -1,6 +1,4 @@
 // unlock() and destructors write the release, and do not wait for the server.
-#include <shared_mutex>
-
 #include "lua/scripts.h"
 #include "redlatch/redis_lock_base.h"
 #include "tests/support/live_testing.h"
@@ -128,35 +126,6 @@ TEST_F(CachedLock, TriesSucceedAgainstBusyClient) {
   user.join();
 }
 
-// A process that never destroys its client.
-REDLATCH_CHILD(Leaker) {
-  static const auto* const client = new Client(Connect(args.at(0)));
-  static auto* const lock = new ReentrantReadWriteLock(
-      *client, "lock", {.lease = absl::Minutes(1), .cache_for = absl::Minutes(1)});
-  if (args.at(1) == "reads") {
-    const std::shared_lock reads(*lock);
-  } else {
-    const std::scoped_lock writes(*lock);
-  }
-  parent.WriteLine("cached");
-  parent.ReadLine();
-  return 0;
-}
-
-TEST_F(CachedLock, ExitReleasesLocksOfLeakedClient) {
-  for (const std::string what : {"reads", "writes"}) {
-    const auto child = support::SpawnChild("Leaker", {server_->url(), what});
-    ASSERT_EQ(child->pipe().ReadLine(), "cached");
-    const auto cached = [&] {
-      return server_->Integer({"EXISTS", "lock", "redlatch:rw:{lock}:readers"}) == 1;
-    };
-    EXPECT_TRUE(cached());
-    child->pipe().WriteLine("end");
-    EXPECT_EQ(child->Wait().code, 0);
-    EXPECT_TRUE(Await([&] { return !cached(); }));
-  }
-}
-
 // Of many cached locks, the least recently used ones go back first.
 TEST_F(CachedLock, ClientCachesOneThousandLocks) {
   constexpr size_t kMost = 1024;
@@ -181,8 +150,6 @@ TEST_F(CachedLock, ClientCachesOneThousandLocks) {
   EXPECT_EQ(left.back(), locks.size() - 1);
 }
 
-// What LockOptions::cache_for and turn refuse, and for which locks.
-
 class OfAUser : public RedisLockBase {
  public:
   OfAUser(Client client, LockOptions options, bool cacheable)
@@ -195,50 +162,20 @@ class OfAUser : public RedisLockBase {
   const bool cacheable_;
 };
 
-class CachedLockRefusals : public ::testing::Test {
- protected:
-  static void ExpectRefused(RedisLockBase& lock, const std::string& why) {
-    const absl::Status refused = lock.Acquire().status();
-    EXPECT_THAT(refused, IsError(absl::StatusCode::kInvalidArgument, HasSubstr(why)));
-  }
-  template <class Lock>
-  void ExpectRefused(LockOptions options, const std::string& why) {
-    Lock lock(client_, "lock", std::move(options));
-    ExpectRefused(lock, why);
-  }
-
-  const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
-  const Client client_ = Connect(server_->url());
-};
-
-TEST_F(CachedLockRefusals, CacheForIsAtMostTheLease) {
-  const LockOptions options{.lease = absl::Seconds(3), .cache_for = absl::Seconds(4)};
-  ExpectRefused<SimpleLock>(options, "LockOptions::cache_for is 4s, longer than the lease of 3s");
-  EXPECT_EQ(ReentrantReadWriteLock(client_, "lock", options).AcquireRead().status().code(),
-            absl::StatusCode::kInvalidArgument);
-  EXPECT_TRUE(server_->LockKeys().empty());
-}
-
-TEST_F(CachedLockRefusals, NegativeDurationsAreRefused) {
-  ExpectRefused<SimpleLock>({.cache_for = absl::Seconds(-1)}, "must not be negative");
-  ExpectRefused<SimpleLock>({.turn = absl::Seconds(-1)}, "must not be negative");
-  EXPECT_EQ(Semaphore(client_, "permits", 1, {.turn = absl::Seconds(-1)}).Acquire().status().code(),
-            absl::StatusCode::kInvalidArgument);
-}
-
-TEST_F(CachedLockRefusals, MultiLockOfCachedLocksIsNotCached) {
-  const LockOptions options{.cache_for = absl::Seconds(5)};
-  SimpleLock one(client_, "a", options), other(client_, "b", options);
+TEST_F(CachedLock, IsNotCachedByMultiLock) {
+  SimpleLock one(client_, "a", kCached), other(client_, "b", kCached);
   MultiLock both({&one, &other});
   both.lock();
   both.unlock();
   EXPECT_TRUE(Await([&] { return server_->Integer({"EXISTS", "a", "b"}) == 0; }));
 }
 
-TEST_F(CachedLockRefusals, UsersClassMustDeclareSupport) {
-  OfAUser does_not(client_, {.cache_for = absl::Seconds(5)}, false);
-  ExpectRefused(does_not, "classes whose LockTraits are `cacheable`");
-  OfAUser does(Connect(server_->url()), {.cache_for = absl::Seconds(5)}, true);
+TEST_F(CachedLock, MayBeOfUsersClassThatDeclaresSupport) {
+  OfAUser does_not(client_, kCached, false);
+  EXPECT_THAT(does_not.Acquire().status(),
+              IsError(absl::StatusCode::kInvalidArgument,
+                      HasSubstr("classes whose LockTraits are `cacheable`")));
+  OfAUser does(Connect(server_->url()), kCached, true);
   does.lock();
   does.unlock();
   EXPECT_EQ(server_->Integer({"EXISTS", "theirs"}), 1) << "it is cached";

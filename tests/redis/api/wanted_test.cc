@@ -1,7 +1,5 @@
 // Tests holders that are told of waiters: the cost, the messages, and the combination with other
 // options.
-#include "redlatch/owner.h"
-#include "tests/support/acquire_as.h"
 #include "tests/support/live_testing.h"
 
 namespace redlatch {
@@ -33,35 +31,6 @@ TEST_F(WantedLock, CostsNoFurtherCommand) {
   EXPECT_EQ(commands(told), commands(plain));
 }
 
-TEST_F(WantedLock, IsNotCachedOrHeldLonger) {
-  SimpleLock told(client_, "told", kTold);
-  told.lock();
-  EXPECT_EQ(server_->Text({"GET", "told"}).back(), 'k');
-  told.unlock();
-  EXPECT_TRUE(Await([&] { return server_->Integer({"EXISTS", "told"}) == 0; }));
-}
-
-TEST_F(WantedLock, RenewalReservesNoTokens) {
-  const Lease lease = Must(
-      SimpleLock(client_, "told", {.lease = absl::Seconds(2), .tell_if_wanted = true}).Acquire());
-  const std::string fence = server_->Text({"GET", "redlatch:2:{told}:fence"});
-  EXPECT_EQ(fence, absl::StrCat(lease.fencing_token().value()));
-  const int64_t before = Commands();
-  EXPECT_TRUE(Await([&] { return Commands() >= before + 2; })) << "it is renewed twice";
-  EXPECT_TRUE(lease.valid());
-  EXPECT_EQ(server_->Text({"GET", "redlatch:2:{told}:fence"}), fence);
-}
-
-// The waiter is in the queue, and its message did not come.
-TEST_F(WantedLock, RenewalTellsHolderIfMessageWasLost) {
-  const Lease lease = Must(
-      SimpleLock(client_, "told", {.lease = absl::Seconds(2), .tell_if_wanted = true}).Acquire());
-  const std::stop_token wanted = lease.wanted();
-  server_->Command({"ZADD", "redlatch:2:{told}:simple.queue", "1", "foreign"});
-  EXPECT_TRUE(Fires(wanted));
-  server_->Command({"DEL", "redlatch:2:{told}:simple.queue"});
-}
-
 TEST_F(WantedLock, CachedLockTellsItsHolder) {
   LockOptions both = kTold;
   both.cache_for = absl::Seconds(20);
@@ -89,14 +58,6 @@ TEST_F(WantedLock, ObjectsWithDifferentOptionsTakeTurns) {
   }
 }
 
-TEST_F(WantedLock, OwnerIsTold) {
-  ReentrantLock told(client_, "lock", kTold), theirs(other_, "lock");
-  Lease lease = Must(told.AcquireAs(Owner("job")));
-  const std::jthread waits = Waits(theirs);
-  EXPECT_TRUE(Fires(lease.wanted()));
-  EXPECT_TRUE(lease.Release().ok());
-}
-
 TEST_F(WantedLock, AsynchronousHoldIsTold) {
   SimpleLock told(client_, "lock", kTold), theirs(other_, "lock");
   Leases leases;
@@ -110,27 +71,6 @@ TEST_F(WantedLock, AsynchronousHoldIsTold) {
 }
 
 // MultiLocks, as waiters and as holders.
-
-TEST_F(WantedLock, HolderOfOneNameIsToldOfWaitingMultiLock) {
-  SimpleLock told(client_, "b", kTold);
-  MultiLock all(other_, {"a", "b", "c"});
-  Lease lease = Must(told.Acquire());
-  const std::jthread waits = Waits(all);
-  EXPECT_TRUE(Fires(lease.wanted()));
-  EXPECT_TRUE(lease.Release().ok());
-}
-
-TEST_F(WantedLock, MultiLockIsToldIfOneOfItsLocksIs) {
-  ReentrantLock a(client_, "a", kTold), b(client_, "b", kTold), theirs(other_, "b");
-  MultiLock both({&a, &b});
-  Lease lease = Must(both.Acquire());
-  const std::stop_token wanted = lease.wanted();
-  EXPECT_FALSE(wanted.stop_requested());
-  const std::jthread waits = Waits(theirs);
-  EXPECT_TRUE(Fires(wanted));
-  EXPECT_TRUE(lease.wanted().stop_requested());
-  EXPECT_TRUE(lease.Release().ok());
-}
 
 TEST_F(WantedLock, MultiLockByOneScriptIsRefused) {
   SimpleLock a(client_, "a", kTold), b(client_, "b", kTold);

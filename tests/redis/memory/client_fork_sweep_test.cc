@@ -27,95 +27,85 @@ struct Everything {
 
 class ClientForkSweep : public ::testing::Test {
  protected:
-  // Halts `use` at each of its allocations.
-  int Sweep(const std::function<void(Everything&)>& use) {
+  // Halts `use` at each of its allocations, or the client's threads of that name at theirs.
+  int Sweep(const std::function<void(Everything&)>& use, const char* threads = nullptr) {
     return redlatch::Sweep([this] { all_ = std::make_unique<Everything>(server_->url()); },
                            [&](int steps) {
-                             steps_left = steps;
+                             if (threads == nullptr) steps_left = steps;
+                             if (threads != nullptr) named_steps_left = steps;
+                             sweep_name = threads;
                              use(*all_);
+                             sweep_name = nullptr;
                              steps_left = -1;
                            },
                            [this] { all_.reset(); });
-  }
-
-  // Halts the client's threads of that name, from when the client is prepared.
-  int SweepThreads(const char* name, const std::function<void(Everything&)>& use) {
-    return redlatch::Sweep([this] { all_ = std::make_unique<Everything>(server_->url()); },
-                           [&](int steps) {
-                             named_steps_left = steps;
-                             sweep_name = name;
-                             use(*all_);
-                             sweep_name = nullptr;
-                           },
-                           [this] { all_.reset(); });
-  }
-
-  template <class T>
-  static void Keep(std::vector<T>& kept, absl::StatusOr<T> got) {
-    ASSERT_TRUE(got.ok()) << got.status();
-    kept.push_back(*std::move(got));
   }
 
   const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
   std::unique_ptr<Everything> all_;
 };
 
-TEST_F(ClientForkSweep, ChildMayDestroyLock) {
-  EXPECT_GT(Sweep([](Everything& all) {
-              all.simple.lock();
-              all.hold = all.simple.current();
-              all.simple.unlock();
-            }),
-            50);
-}
+// What a thread of the parent does with the objects that its child destroys.
+struct Use {
+  const char* name;
+  int least;  // halts
+  std::function<void(Everything&)> make;
+};
 
-TEST_F(ClientForkSweep, ChildMayDestroyLeases) {
-  EXPECT_GT(Sweep([](Everything& all) {
-              Keep(all.leases, all.simple.Acquire({.wait = absl::Seconds(5)}));
-              Keep(all.leases, all.reentrant.Acquire({.lease = absl::Seconds(5)}));
-              Keep(all.leases, all.reentrant.Acquire({.lease = absl::Seconds(5)}));
-              EXPECT_TRUE(all.leases.back().Extend(absl::Seconds(10)).ok());
-              (void)all.leases.back().lost();
-              EXPECT_TRUE(all.leases.back().Release().ok());
-              all.leases.clear();
-            }),
-            50);
-}
+const Use kUses[] = {{"Lock", 50,
+                      [](Everything& all) {
+                        all.simple.lock();
+                        all.hold = all.simple.current();
+                        all.simple.unlock();
+                      }},
+                     {"Leases", 50,
+                      [](Everything& all) {
+                        all.leases.push_back(*all.simple.Acquire({.wait = absl::Seconds(5)}));
+                        all.leases.push_back(*all.reentrant.Acquire({.lease = absl::Seconds(5)}));
+                        all.leases.push_back(*all.reentrant.Acquire({.lease = absl::Seconds(5)}));
+                        EXPECT_TRUE(all.leases.back().Extend(absl::Seconds(10)).ok());
+                        (void)all.leases.back().lost();
+                        EXPECT_TRUE(all.leases.back().Release().ok());
+                        all.leases.clear();
+                      }},
+                     {"ReadWriteLock", 50,
+                      [](Everything& all) {
+                        all.read_write.lock_shared();
+                        all.leases.push_back(*all.read_write.AcquireRead());
+                        all.read_write.unlock_shared();
+                        all.leases.clear();
+                        all.read_write.lock();
+                        all.read_write.lock_shared();
+                        all.read_write.unlock();
+                        all.read_write.unlock_shared();
+                      }},
+                     {"Permits", 100,
+                      [](Everything& all) {
+                        for (int i = 0; i < 3; ++i) all.semaphore.acquire();
+                        all.permits.push_back(*all.semaphore.Acquire(2));
+                        EXPECT_FALSE(all.semaphore.try_acquire());
+                        all.semaphore.release(2);
+                        all.permits.clear();
+                        all.semaphore.release();
+                      }},
+                     {"Latch", 50,
+                      [](Everything& all) {
+                        EXPECT_TRUE(all.latch.CountDown(1).ok());
+                        EXPECT_TRUE(all.latch.Count().ok());
+                        EXPECT_FALSE(all.latch.Wait({.wait = absl::Milliseconds(1)}).ok());
+                      }},
+                     {"InspectedLock", 50, [](Everything& all) {
+                        all.leases.push_back(*all.simple.Acquire());
+                        EXPECT_TRUE(all.simple.Inspect().ok());
+                        (void)all.client.Stats();
+                        EXPECT_TRUE(all.simple.ForceRelease().ok());
+                      }}};
 
-TEST_F(ClientForkSweep, ChildMayDestroyReadWriteLock) {
-  EXPECT_GT(Sweep([](Everything& all) {
-              all.read_write.lock_shared();
-              Keep(all.leases, all.read_write.AcquireRead());
-              all.read_write.unlock_shared();
-              all.leases.clear();
-              all.read_write.lock();
-              all.read_write.lock_shared();
-              all.read_write.unlock();
-              all.read_write.unlock_shared();
-            }),
-            50);
-}
+class ClientForkSweepOf : public ClientForkSweep, public ::testing::WithParamInterface<Use> {};
+INSTANTIATE_TEST_SUITE_P(Uses, ClientForkSweepOf, ::testing::ValuesIn(kUses),
+                         [](const auto& use) { return std::string(use.param.name); });
 
-TEST_F(ClientForkSweep, ChildMayDestroyPermits) {
-  EXPECT_GT(Sweep([](Everything& all) {
-              for (int i = 0; i < 3; ++i) all.semaphore.acquire();
-              Keep(all.permits, all.semaphore.Acquire(2));
-              EXPECT_FALSE(all.semaphore.try_acquire());
-              all.semaphore.release(2);
-              all.permits.clear();
-              all.semaphore.release();
-            }),
-            100);
-}
-
-TEST_F(ClientForkSweep, ChildMayDestroyLatch) {
-  EXPECT_GT(Sweep([](Everything& all) {
-              EXPECT_TRUE(all.latch.CountDown(1).ok());
-              EXPECT_TRUE(all.latch.Count().ok());
-              EXPECT_FALSE(all.latch.Wait({.wait = absl::Milliseconds(1)}).ok());
-            }),
-            50);
-}
+TEST_P(ClientForkSweepOf, ChildMayDestroy) { EXPECT_GT(Sweep(GetParam().make), GetParam().least); }
 
 TEST_F(ClientForkSweep, ChildMayDestroyAwaitedLock) {
   const Client other = Connect(server_->url());
@@ -129,55 +119,48 @@ TEST_F(ClientForkSweep, ChildMayDestroyAwaitedLock) {
   theirs.unlock();
 }
 
-TEST_F(ClientForkSweep, ChildMayDestroyInspectedLock) {
-  EXPECT_GT(Sweep([](Everything& all) {
-              Keep(all.leases, all.simple.Acquire());
-              EXPECT_TRUE(all.simple.Inspect().ok());
-              (void)all.client.Stats();
-              EXPECT_TRUE(all.simple.ForceRelease().ok());
-            }),
-            50);
-}
-
 TEST_F(ClientForkSweep, ForkDuringRenewalIsSafe) {
-  EXPECT_GT(SweepThreads("redlatch-renew",
-                         [](Everything& all) {
-                           const auto renewals = [&] { return all.client.Stats().all.renewed; };
-                           const auto enough = renewals() + 5;
-                           SimpleLock brief(all.client, "brief", {.lease = absl::Milliseconds(30)});
-                           while (renewals() < enough) {
-                             const auto lease = Must(brief.Acquire());
-                             while (lease.valid() && renewals() < enough) {
-                             }
-                           }
-                         }),
+  EXPECT_GT(Sweep(
+                [](Everything& all) {
+                  const auto renewals = [&] { return all.client.Stats().all.renewed; };
+                  const auto enough = renewals() + 5;
+                  SimpleLock brief(all.client, "brief", {.lease = absl::Milliseconds(30)});
+                  while (renewals() < enough) {
+                    const auto lease = Must(brief.Acquire());
+                    while (lease.valid() && renewals() < enough) {
+                    }
+                  }
+                },
+                "redlatch-renew"),
             10);
 }
 
 TEST_F(ClientForkSweep, ForkDuringLossNotificationIsSafe) {
-  EXPECT_GT(SweepThreads("redlatch-notify",
-                         [](Everything& all) {
-                           Keep(all.leases, all.simple.Acquire({.lease = absl::Milliseconds(10)}));
-                           ASSERT_FALSE(all.leases.empty());
-                           const auto lost = all.leases.front().lost();
-                           while (!lost.stop_requested()) {
-                           }
-                         }),
+  EXPECT_GT(Sweep(
+                [](Everything& all) {
+                  all.leases.push_back(*all.simple.Acquire({.lease = absl::Milliseconds(10)}));
+                  ASSERT_FALSE(all.leases.empty());
+                  const auto lost = all.leases.front().lost();
+                  while (!lost.stop_requested()) {
+                  }
+                },
+                "redlatch-notify"),
             3);
 }
 
 TEST_F(ClientForkSweep, ForkDuringSubscriptionIsSafe) {
   const Client other = Connect(server_->url());
   SimpleLock theirs(other, "a simple lock with a name that is allocated");
-  EXPECT_GT(SweepThreads("redlatch-listen",
-                         [&](Everything& all) {
-                           theirs.lock();
-                           std::thread waiter([&] { all.simple.lock(); });
-                           while (theirs.Inspect()->waiting == 0) {
-                           }
-                           theirs.unlock();
-                           waiter.join();
-                         }),
+  EXPECT_GT(Sweep(
+                [&](Everything& all) {
+                  theirs.lock();
+                  std::thread waiter([&] { all.simple.lock(); });
+                  while (theirs.Inspect()->waiting == 0) {
+                  }
+                  theirs.unlock();
+                  waiter.join();
+                },
+                "redlatch-listen"),
             10);
 }
 

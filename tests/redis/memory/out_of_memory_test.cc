@@ -93,6 +93,19 @@ std::optional<Result> ResultOf(Objects& o, Begin begin) {
   return told->done ? std::move(told->result) : std::nullopt;
 }
 
+// The lease of an asynchronous acquire.
+template <class Lock>
+auto AcquireAsync(Objects& o, Lock& lock, const AcquireOptions& how = {}) {
+  return ResultOf<absl::StatusOr<Lease>>(
+      o, [&](auto told) { lock.AcquireAsync(how, std::move(told)); });
+}
+template <class Lock>
+void AcquireAndReleaseAsync(Objects& o, Lock& lock) {
+  auto taken = AcquireAsync(o, lock);
+  if (!taken || !taken->ok()) return;
+  (void)ResultOf<absl::Status>(o, [&](auto told) { (*taken)->ReleaseAsync(std::move(told)); });
+}
+
 // Makes a call while the other client has the lock, which it releases once the call waits.
 template <class Lock>
 void WhileTheyHave(Lock& theirs, Objects& o, const std::function<void()>& call) {
@@ -153,8 +166,7 @@ bool Works(Objects& o) {
     note(o.cached_read_write.Acquire(patient));
     note(o.turn.Acquire(patient));
     note(o.brief.Acquire(patient));
-    const auto taken = ResultOf<absl::StatusOr<Lease>>(
-        o, [&](auto told) { o.simple.AcquireAsync(patient, std::move(told)); });
+    const auto taken = AcquireAsync(o, o.simple, patient);
     works.push_back(taken && taken->ok());
     note(o.their_election.Campaign("b", patient));
     note(o.election.Campaign("a", patient));
@@ -220,9 +232,8 @@ std::ostream& operator<<(std::ostream& out, const Call& call) { return out << ca
 // do not always make equally many.
 constexpr int EnoughWithNoneLeft(Whose whose) { return whose == Whose::kCallers ? 1 : 3; }
 
-// Lets each allocation of a call fail, each in a new process; `flush` empties the servers after
-// each.
-void Sweep(const std::string& url, const std::function<void()>& flush, const Call& call,
+// Lets each allocation of a call fail, each in a new process, and empties the servers after each.
+void Sweep(const std::string& url, const std::vector<RedisServer*>& servers, const Call& call,
            Whose whose = Whose::kCallers) {
   int works = 0;
   for (const bool warm : {false, true}) {
@@ -234,7 +245,7 @@ void Sweep(const std::string& url, const std::function<void()>& flush, const Cal
       if (child == 0) RunChild(url, warm, whose, k, call.make);
       int status = 0;
       ASSERT_EQ(waitpid(child, &status, 0), child);
-      flush();
+      for (RedisServer* const server : servers) server->Do({"FLUSHALL"});
       const bool none = WIFEXITED(status) && WEXITSTATUS(status) == kNoneLeft;
       none_left = none ? none_left + 1 : 0;
       if (none) continue;
@@ -411,8 +422,7 @@ const Call kCalls[] = {
            ReentrantLock held(*client, "held of its own");
            held.lock();
            const auto lease = SimpleLock(*client, "lease of its own").Acquire();
-           (void)ResultOf<absl::StatusOr<Lease>>(
-               o, [&](auto told) { held.AcquireAsync({.wait = {}}, std::move(told)); });
+           (void)AcquireAsync(o, held, {.wait = {}});
          }},
     Call{"leader",
          [](Objects& o) {
@@ -480,27 +490,19 @@ const Call kCalls[] = {
          }},
     Call{"async",
          [](Objects& o) {
-           auto taken = ResultOf<absl::StatusOr<Lease>>(
-               o, [&](auto told) { o.simple.AcquireAsync({}, std::move(told)); });
-           if (!taken || !taken->ok()) return;
-           (void)ResultOf<absl::Status>(
-               o, [&](auto told) { (*taken)->ReleaseAsync(std::move(told)); });
+           AcquireAndReleaseAsync(o, o.simple);
          }},
     Call{"async_contended",
          [](Objects& o) {
            WhileTheyHave(o.their_simple, o, [&] {
              const std::stop_source source;
-             (void)ResultOf<absl::StatusOr<Lease>>(o, [&](auto told) {
-               o.simple.AcquireAsync({.stop = source.get_token()}, std::move(told));
-             });
+             (void)AcquireAsync(o, o.simple, {.stop = source.get_token()});
            });
          }},
     Call{"async_timed_out",
          [](Objects& o) {
            const auto held = o.their_simple.Acquire();
-           (void)ResultOf<absl::StatusOr<Lease>>(o, [&](auto told) {
-             o.simple.AcquireAsync({.wait = absl::Milliseconds(20)}, std::move(told));
-           });
+           (void)AcquireAsync(o, o.simple, {.wait = absl::Milliseconds(20)});
          }},
     Call{"async_reads",
          [](Objects& o) {
@@ -522,17 +524,13 @@ const Call kCalls[] = {
          }},
     Call{"async_multi",
          [](Objects& o) {
-           (void)ResultOf<absl::StatusOr<Lease>>(
-               o, [&](auto told) { o.multi.AcquireAsync({}, std::move(told)); });
-           (void)ResultOf<absl::StatusOr<Lease>>(
-               o, [&](auto told) { o.apart.AcquireAsync({}, std::move(told)); });
+           (void)AcquireAsync(o, o.multi);
+           (void)AcquireAsync(o, o.apart);
          }},
     Call{"async_java",
          [](Objects& o) {
            const auto held = o.their_fair.Acquire();
-           (void)ResultOf<absl::StatusOr<Lease>>(o, [&](auto told) {
-             o.fair.AcquireAsync({.wait = absl::Milliseconds(20)}, std::move(told));
-           });
+           (void)AcquireAsync(o, o.fair, {.wait = absl::Milliseconds(20)});
          }},
     Call{"renewed",
          [](Objects& o) {
@@ -625,11 +623,7 @@ const Call kCallsOfItsThreads[] = {
                Connect(o.client.server(), {.post = [](const auto& work) { work(); }});
            SimpleLock lock(client, "posted");
            spared.reset();
-           auto taken = ResultOf<absl::StatusOr<Lease>>(
-               o, [&](auto told) { lock.AcquireAsync({}, std::move(told)); });
-           if (!taken || !taken->ok()) return;
-           (void)ResultOf<absl::Status>(
-               o, [&](auto told) { (*taken)->ReleaseAsync(std::move(told)); });
+           AcquireAndReleaseAsync(o, lock);
          }},
     Call{"observed",
          [](Objects& o) {
@@ -653,8 +647,7 @@ const Call kCallsOfItsThreads[] = {
            // The observer is told of this after the release.
            const Spared again;
            const int before = observer->acquired;
-           (void)ResultOf<absl::StatusOr<Lease>>(
-               o, [&](auto told) { last.AcquireAsync({}, std::move(told)); });
+           (void)AcquireAsync(o, last);
            const bool told = Await([&] { return observer->acquired > before; });
            if (!told || observer->released > 1) o.broken = true;
          }},
@@ -707,8 +700,7 @@ const Call kCallsWithAcks[] = {
     Call{"async",
          [](Objects& o) {
            SimpleLock acked(o.client, "acked", {.acks = {.replicas = 1}});
-           (void)ResultOf<absl::StatusOr<Lease>>(
-               o, [&](auto told) { acked.AcquireAsync({}, std::move(told)); });
+           (void)AcquireAsync(o, acked);
          }},
     Call{"too_few", [](Objects& o) {
            const absl::Duration soon = absl::Milliseconds(10);
@@ -717,8 +709,7 @@ const Call kCallsWithAcks[] = {
              if (status.ok() || absl::IsInternal(status)) o.broken = true;
            };
            check(acked.Acquire({.wait = soon}).status());
-           const auto taken = ResultOf<absl::StatusOr<Lease>>(
-               o, [&](auto told) { acked.AcquireAsync({.wait = soon}, std::move(told)); });
+           const auto taken = AcquireAsync(o, acked, {.wait = soon});
            if (taken) check(taken->status());
          }}};
 
@@ -726,16 +717,14 @@ class OutOfMemory : public ::testing::TestWithParam<Call> {};
 
 TEST_P(OutOfMemory, ClientWorksAfterFailedAllocation) {
   const auto server = RedisServer::Start();
-  Sweep(
-      server->url(), [&] { server->Do({"FLUSHALL"}); }, GetParam());
+  Sweep(server->url(), {server.get()}, GetParam());
 }
 
 class OutOfMemoryInItsThreads : public OutOfMemory {};
 
 TEST_P(OutOfMemoryInItsThreads, ClientWorksAfterFailedAllocation) {
   const auto server = RedisServer::Start();
-  Sweep(
-      server->url(), [&] { server->Do({"FLUSHALL"}); }, GetParam(), Whose::kLibrarys);
+  Sweep(server->url(), {server.get()}, GetParam(), Whose::kLibrarys);
 }
 
 const Call kCallsOfQuorum[] = {
@@ -749,22 +738,13 @@ const Call kCallsOfQuorum[] = {
            if (held.ok()) (void)held->Extend(absl::Seconds(10)), (void)held->Release();
            (void)o.red.ForceRelease();
          }},
-    Call{"async", [](Objects& o) {
-           auto taken = ResultOf<absl::StatusOr<Lease>>(
-               o, [&](auto told) { o.red.AcquireAsync({}, std::move(told)); });
-           if (!taken || !taken->ok()) return;
-           (void)ResultOf<absl::Status>(
-               o, [&](auto told) { (*taken)->ReleaseAsync(std::move(told)); });
-         }}};
+    Call{"async", [](Objects& o) { AcquireAndReleaseAsync(o, o.red); }}};
 
 class QuorumOutOfMemory : public OutOfMemory {
  protected:
   void SweepQuorum(Whose whose) {
     QuorumGroup servers(3);
-    const auto flush = [&] {
-      for (size_t i = 0; i < servers.size(); ++i) servers[i].Do({"FLUSHALL"});
-    };
-    Sweep(servers.url(), flush, GetParam(), whose);
+    Sweep(servers.url(), {&servers[0], &servers[1], &servers[2]}, GetParam(), whose);
   }
 };
 class QuorumOutOfMemoryInItsThreads : public QuorumOutOfMemory {};
@@ -778,9 +758,7 @@ class ClusterOutOfMemory : public OutOfMemory {};
 
 TEST_P(ClusterOutOfMemory, ClientWorksAfterFailedAllocation) {
   const auto server = support::StartClusterOfOne();
-  Sweep(
-      "redis-cluster://127.0.0.1:" + std::to_string(server->port()),
-      [&] { server->Do({"FLUSHALL"}); }, GetParam());
+  Sweep(absl::StrCat("redis-cluster://127.0.0.1:", server->port()), {server.get()}, GetParam());
 }
 
 class AcksOutOfMemory : public OutOfMemory {
@@ -789,8 +767,7 @@ class AcksOutOfMemory : public OutOfMemory {
     const auto server = RedisServer::Start({.config = {"repl-diskless-sync-delay 0"}});
     const auto replica = RedisServer::Start({.replica_of = server->port()});
     ASSERT_TRUE(replica->AwaitInfo("master_link_status", "up"));
-    Sweep(
-        server->url(), [&] { server->Do({"FLUSHALL"}); }, GetParam(), whose);
+    Sweep(server->url(), {server.get()}, GetParam(), whose);
   }
 };
 class AcksOutOfMemoryInItsThreads : public AcksOutOfMemory {};

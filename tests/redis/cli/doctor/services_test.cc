@@ -143,30 +143,32 @@ TEST_F(ServicesTest, RefusedScriptsAreUnfit) {
   EXPECT_THAT(LockAt(url), IsError(absl::StatusCode::kPermissionDenied, HasSubstr("+eval")));
 }
 
-// Valkey without its Lua module.
-TEST_F(ServicesTest, MissingLuaModuleIsUnfit) {
-  const Service service(*server_,
-                        Service::Commands({"EVAL"}, "ERR Could not find scripting engine 'lua'"));
-  ExpectUnfit(Examine(service.url()), "Lua", {"no Lua", "loadmodule /path/to/libvalkeylua.so"});
-  EXPECT_THAT(LockAt(service.url()),
-              IsError(absl::StatusCode::kFailedPrecondition, HasSubstr("load its module")));
-}
-
-// Garnet, as it starts by default.
-TEST_F(ServicesTest, DisabledLuaIsUnfit) {
-  const Service service(*server_,
-                        Service::Commands({"EVAL", "EVALSHA"},
-                                          "ERR This instance has Lua scripting support disabled"));
-  ExpectUnfit(Examine(service.url()), "Lua", {"start it with --lua"});
-  EXPECT_THAT(LockAt(service.url()),
-              IsError(absl::StatusCode::kFailedPrecondition, HasSubstr("start Garnet with --lua")));
-}
-
-TEST_F(ServicesTest, UnknownRefusalOfScriptsIsUnfit) {
-  const Service service(*server_, Service::Commands({"EVAL"}, "ERR scripts are off in this plan"));
-  ExpectUnfit(Examine(service.url()), "Lua", {"scripts are off in this plan", "permit EVAL"});
-  EXPECT_THAT(LockAt(service.url()), IsError(absl::StatusCode::kFailedPrecondition,
-                                             HasSubstr("scripts are off in this plan")));
+// Valkey without its Lua module, Garnet as it starts by default, and an unknown service.
+TEST_F(ServicesTest, MissingLuaIsUnfit) {
+  struct Case {
+    std::set<std::string> commands;
+    const char* error;
+    std::vector<std::string> doctor_says;
+    const char* lock_says;
+  };
+  const Case cases[] = {{{"EVAL"},
+                         "ERR Could not find scripting engine 'lua'",
+                         {"no Lua", "loadmodule /path/to/libvalkeylua.so"},
+                         "load its module"},
+                        {{"EVAL", "EVALSHA"},
+                         "ERR This instance has Lua scripting support disabled",
+                         {"start it with --lua"},
+                         "start Garnet with --lua"},
+                        {{"EVAL"},
+                         "ERR scripts are off in this plan",
+                         {"scripts are off in this plan", "permit EVAL"},
+                         "scripts are off in this plan"}};
+  for (const Case& each : cases) {
+    const Service service(*server_, Service::Commands(each.commands, each.error));
+    ExpectUnfit(Examine(service.url()), "Lua", each.doctor_says);
+    EXPECT_THAT(LockAt(service.url()),
+                IsError(absl::StatusCode::kFailedPrecondition, HasSubstr(each.lock_says)));
+  }
 }
 
 TEST_F(ServicesTest, TimeRefusedInScriptsIsUnfit) {
