@@ -379,15 +379,6 @@ inline const absl::Duration kSemaphoreTtl = absl::Hours(24) + absl::Minutes(15) 
 constexpr char kName[] = "lock";
 constexpr size_t kQuorum = 5;
 
-// A client in its own process gets its case by name.
-inline Case CaseNamed(std::string_view name) {
-  for (const Case& which : LockCases()) {
-    if (which.name() == name) return which;
-  }
-  ADD_FAILURE() << "no case is called " << name;
-  return LockCases().front();
-}
-
 class Conformance : public ::testing::TestWithParam<Case> {
  protected:
   // This is not in TearDown(), because a derived fixture destroys its locks only after that.
@@ -451,23 +442,20 @@ class Conformance : public ::testing::TestWithParam<Case> {
     return *sentinels;
   }
 
-  static std::string UrlOf(const Servers& server, const Case& which) {
-    if (which.server_group.tls) return server.tls_url();
-    if (which.server_group.sentinel) {
+  std::string url() {
+    const ServerGroup& way = GetParam().server_group;
+    const int port = server().port();
+    if (way.tls) return server().tls_url();
+    if (way.sentinel) {
       std::vector<std::string> hosts;
       for (const auto& each : Sentinels())
         hosts.push_back(absl::StrCat("127.0.0.1:", each->port()));
-      return absl::StrCat("redis-sentinel://", absl::StrJoin(hosts, ","), "/", server.port());
+      return absl::StrCat("redis-sentinel://", absl::StrJoin(hosts, ","), "/", port);
     }
-    if (which.server_group.cluster) {
-      return absl::StrCat("redis-cluster://127.0.0.1:", server.port());
-    }
-    if (!which.server_group.key_prefix.empty()) {
-      return absl::StrCat("redis://app:password@127.0.0.1:", server.port());
-    }
-    return which.server_group.unix_socket ? server.unix_url() : server.url();
+    if (way.cluster) return absl::StrCat("redis-cluster://127.0.0.1:", port);
+    if (!way.key_prefix.empty()) return absl::StrCat("redis://app:password@127.0.0.1:", port);
+    return way.unix_socket ? server().unix_url() : server().url();
   }
-  std::string url() { return UrlOf(server(), GetParam()); }
   // The URL of a user with every permission.
   std::string UrlOfAnyUser() { return GetParam().server_group.cluster ? url() : server().url(); }
 
@@ -477,16 +465,13 @@ class Conformance : public ::testing::TestWithParam<Case> {
   }
   Client ClientAt(const std::string& url, std::string_view url_options = {},
                   ClientOptions options = {}) {
-    return Connected(url, GetParam(), url_options, std::move(options));
-  }
-  static Client Connected(const std::string& url, const Case& which,
-                          std::string_view url_options = {}, ClientOptions options = {}) {
     // A server on a busy machine may take longer than a second.
     if (url_options.empty()) url_options = "command_timeout=10s&connect_timeout=10s";
-    if (options.key_prefix.empty()) options.key_prefix = std::string(which.server_group.key_prefix);
+    if (options.key_prefix.empty())
+      options.key_prefix = std::string(GetParam().server_group.key_prefix);
     std::string whole =
         absl::StrCat(url, url.find('?') == std::string::npos ? "?" : "&", std::string(url_options));
-    if (which.server_group.quorum) {  // each of them
+    if (GetParam().server_group.quorum) {  // each of them
       whole = absl::StrReplaceAll(
           whole, {{",redis:", absl::StrCat("?", std::string(url_options), ",redis:")}});
     }
@@ -500,10 +485,7 @@ class Conformance : public ::testing::TestWithParam<Case> {
     return *std::move(client);
   }
 
-  static LockOptions OptionsOf(const Case& which) {
-    return {.lease = kLease, .turn = which.server_group.turn};
-  }
-  LockOptions Options() const { return OptionsOf(GetParam()); }
+  LockOptions Options() const { return {.lease = kLease, .turn = GetParam().server_group.turn}; }
   LockOptions LeaseOf(absl::Duration lease) const {
     LockOptions options = Options();
     options.lease = lease;

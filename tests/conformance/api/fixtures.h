@@ -3,6 +3,8 @@
 #ifndef REDLATCH_TESTS_CONFORMANCE_API_FIXTURES_H_
 #define REDLATCH_TESTS_CONFORMANCE_API_FIXTURES_H_
 
+#include <sys/mman.h>
+
 #include <concepts>
 
 #include "tests/conformance/api/conformance.h"
@@ -26,6 +28,27 @@ class Outage {
  private:
   Servers& server_;
   const How how_;
+};
+
+// Captures what any thread writes to stderr. Unlike GoogleTest's capture, it can be read at any
+// time.
+class Stderr {
+ public:
+  Stderr() { dup2(file_.get(), STDERR_FILENO); }
+  ~Stderr() { dup2(before_.get(), STDERR_FILENO); }
+  Stderr(const Stderr&) = delete;
+  Stderr& operator=(const Stderr&) = delete;
+
+  std::string text() const {
+    std::string text(4096, '\0');
+    const ssize_t got = pread(file_.get(), text.data(), text.size(), 0);
+    text.resize(static_cast<size_t>(std::max<ssize_t>(got, 0)));
+    return text;
+  }
+
+ private:
+  const base::UniqueFd before_{dup(STDERR_FILENO)};
+  const base::UniqueFd file_{memfd_create("stderr", MFD_CLOEXEC)};
 };
 
 // The command_timeout of the clients in these tests.
@@ -131,9 +154,6 @@ concept Unmovable = !std::copyable<L> && !std::movable<L>;
 
 class LatchConformance : public Conformance {
  protected:
-  // Half a heartbeat: events earlier than this did not wait for one.
-  static inline const absl::Duration kSoon = absl::Seconds(5);
-
   static std::unique_ptr<CountDownLatch> NewLatch(const Client& client, int64_t count,
                                                   std::string_view name = kName) {
     return std::make_unique<CountDownLatch>(client, name, count);
@@ -174,9 +194,7 @@ class LatchConformance : public Conformance {
 
   // How often the server executed a command, calls of scripts included.
   int64_t CallsOf(std::string_view command) {
-    const bool sharded = GetParam().server_group.cluster && command == "publish";
-    const std::string line =
-        server().Info(absl::StrCat(sharded ? "cmdstat_s" : "cmdstat_", std::string(command)));
+    const std::string line = server().Info(absl::StrCat("cmdstat_", std::string(command)));
     return line.empty() ? 0 : std::atoll(line.substr(line.find('=') + 1).c_str());
   }
 
@@ -297,18 +315,7 @@ class SemaphoreConformance : public Conformance {
     return Await([&] { return GetsIn(semaphore, permits); });
   }
 
-  // Waits until the expected number of permits is free, since releases may be in flight. Returns
-  // the last number.
-  static int64_t Free(const Semaphore& semaphore, int64_t expected) {
-    int64_t free = -1;
-    Await([&] {
-      const absl::StatusOr<LockInfo> info = semaphore.Inspect();
-      EXPECT_OK(info);
-      free = info.ok() ? info->available() : -1;
-      return free == expected || !info.ok();
-    });
-    return free;
-  }
+  // Releases may be in flight.
   static bool AwaitFree(const Semaphore& semaphore, int64_t permits = kCapacity) {
     return Await([&] {
       const absl::StatusOr<LockInfo> info = semaphore.Inspect();

@@ -193,21 +193,6 @@ TEST_P(Lifetime, ForkedChildLeavesItsParentsLocksAlone) {
   EXPECT_EQ(recorder->Count("lost"), 0);
 }
 
-TEST_P(Lifetime, ForkedChildMayHaveItsOwnClient) {
-  const auto lock = NewLock(NewClient());
-  const auto lease = Must(lock->Acquire());
-  // Under a sanitizer, a forked child must not start threads, and a client starts some.
-#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
-  const auto child = support::Child::Fork([&](support::LinePipe&) {
-    const auto mine = NewLock(NewClient());
-    const auto other = NewLock(NewClient(), "other");
-    return CodeOf(Try(*mine)) == kBusy && Try(*other).ok() ? 0 : 1;
-  });
-  EXPECT_EQ(child->Wait().code, 0);
-#endif
-  EXPECT_TRUE(lease.valid());
-}
-
 INSTANTIATE_CONFORMANCE(Lifetime, OverTcp(LockCases()));
 
 }  // namespace

@@ -2,13 +2,10 @@
 #include <errno.h>
 
 #include "absl/strings/escaping.h"
-#include "lua/scripts.h"
 #include "tests/conformance/api/fixtures.h"
 
 namespace redlatch::conformance {
 namespace {
-
-using redis::Punctuality;
 
 constexpr absl::Duration kClockGrain = absl::Milliseconds(1);
 // A reserved token may be this far ahead of the clock.
@@ -124,21 +121,6 @@ TEST_P(Naming, SecondClassOnOneClientIsMisuse) {
   EXPECT_OK(lease.Release());
 }
 
-TEST_P(Naming, SecondClassOnOtherClientIsMisuseWhileHeld) {
-  auto lease = Must(NewLock(client_)->Acquire());
-  // A quorum's servers serve other locks through other clients.
-  const Client other = GetParam().kind.quorum ? ClientAt(server().first().url()) : other_;
-  const auto another = AnotherKind().make(other, kName, Options());
-  // Every lock that is stored as a string respects this one, whether it is redlatch's or not.
-  const absl::StatusCode refusal = GetParam().kind.quorum ? kBusy : kMisuse;
-  EXPECT_EQ(CodeOf(Try(*another)), refusal);
-  EXPECT_EQ(CodeOf(another->Acquire({.wait = absl::Milliseconds(20)})), refusal);
-  EXPECT_TRUE(lease.valid());
-  EXPECT_EQ(CodeOf(Try(NewClient())), kBusy);
-  EXPECT_OK(lease.Release());
-  EXPECT_OK(Try(*another));
-}
-
 TEST_P(Naming, InspectListsHoldersAndWaiters) {
   const Client waiting = NewClient({}, {.program = "one that waits"});
   const auto lock = NewLock(client_);
@@ -180,133 +162,19 @@ TEST_P(Naming, InspectListsHoldersAndWaiters) {
   EXPECT_OK(lease->Release());
 }
 
-// Another program locks a simple lock's key with SET NX PX.
-class ForeignOwner : public Naming {};
-
-TEST_P(ForeignOwner, EndOfForeignLockIsNoticedWithinOnePoll) {
-  for (const bool deletes : {true, false}) {
-    ASSERT_TRUE(Await([&] {
-      return !server()
-                  .Command({"SET", Key(), "not redlatch", "NX", "PX", deletes ? "60000" : "300"})
-                  .is_nil();
-    }));
-    const auto lock = NewLock(client_);
-    EXPECT_EQ(CodeOf(Try(*lock)), kBusy);
-    EXPECT_EQ(CodeOf(lock->Acquire({.wait = absl::Milliseconds(30)})), kBusy);
-    Crew crew;
-    std::atomic<int64_t> got{0};
-    crew.Start([&] {
-      const auto lease = Must(lock->Acquire({.wait = kTestTimeout}));
-      got = base::Now().nanos();
-    });
-    ASSERT_TRUE(AwaitQueued(1));
-    EXPECT_EQ(server().Text({"GET", Key()}), "not redlatch");
-    if (deletes) {
-      server().Command({"DEL", Key()});
-    } else {
-      EXPECT_TRUE(Await([&] { return server().Text({"GET", Key()}) != "not redlatch"; }));
-    }
-    Punctuality punctuality;
-    const base::Instant ended = base::Now();
-    crew.Join();
-    punctuality.Note(ended, base::Instant::FromNanos(got));
-    EXPECT_TRUE(punctuality.Within(absl::Milliseconds(500 + 100)));
-  }
-}
-
 INSTANTIATE_CONFORMANCE(Naming, WithoutSmoke(LockCases()));
-INSTANTIATE_CONFORMANCE(ForeignOwner, Where(WithoutSmoke(LockCases()), [](const Case& each) {
-                          return each.kind.name == "simple";
-                        }));
 
-// Names that resemble other names' keys, and several kinds of lock under one name: they share
-// nothing.
-
-class NamesApart : public ::testing::Test {
- protected:
-  Client NewClient(std::string key_prefix = "") {
-    return *Client::Connect(server_->url(), {.key_prefix = std::move(key_prefix)});
-  }
-  // Waits until that many waiters are in the queue.
-  bool AwaitQueued(const std::string& main, const std::string& kind, int64_t waiting = 1) {
-    const std::string queue = support::AuxiliaryKey(main, kind + ".queue");
-    return Await([&] { return server_->Integer({"ZCARD", queue}) == waiting; });
-  }
-
-  const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
-  const Client a_ = NewClient();
-  const Client b_ = NewClient();
-};
-
-using Waiter = std::future<absl::StatusOr<Lease>>;
-
-// Waits in a new thread.
-template <class Acquire>
-Waiter Start(Acquire&& acquire) {
-  return std::async(std::launch::async, std::forward<Acquire>(acquire));
-}
-bool IsDone(const Waiter& waiter, absl::Duration within = absl::ZeroDuration()) {
-  return waiter.wait_for(absl::ToChronoNanoseconds(within)) == std::future_status::ready;
-}
-
-TEST_F(NamesApart, WaiterNeverGetsLockOfOtherKind) {
-  SimpleLock simple(a_, "n");
-  auto holds = Must(simple.Acquire());
-  SimpleLock simple_too(b_, "n", {.lease = absl::Seconds(6)});  // its heartbeats are 2 s apart
-  Waiter waiter = Start([&] { return simple_too.Acquire({.wait = kTestTimeout}); });
-  ASSERT_TRUE(AwaitQueued("n", "simple"));
-  server_->Command({"DEL", "n"});  // as if its lease had expired
-  const Client c = NewClient();
-  ReentrantLock another(c, "n");
-  const auto owns = Must(another.Acquire({.wait = absl::ZeroDuration()}));
-  EXPECT_EQ(CodeOf(waiter.get()), absl::StatusCode::kFailedPrecondition);
-  EXPECT_TRUE(owns.valid());
-}
-
-// A user's class that asks for keys of the library's own.
-class Greedy : public RedisLockBase {
- public:
-  Greedy(Client client, std::string_view name, std::vector<std::string> extra_keys)
-      : RedisLockBase(std::move(client), name, {.lease = absl::Milliseconds(1500)}),
-        extra_keys_(std::move(extra_keys)) {}
-
- private:
-  LockScripts Scripts() const override { return lua::kSimpleScripts; }
-  LockTraits Traits() const override { return {.kind = "simple"}; }
-  std::vector<std::string> ExtraKeys() const override { return extra_keys_; }
-
-  const std::vector<std::string> extra_keys_;
-};
-
-TEST_F(NamesApart, UsersClassHasItsOwnQueueAndKeys) {
-  SimpleLock simple(a_, "u");
-  auto holds = Must(simple.Acquire());
-  SimpleLock simple_too(b_, "u");
-  Waiter waiter = Start([&] { return simple_too.Acquire({.wait = kTestTimeout}); });
-  ASSERT_TRUE(AwaitQueued("u", "simple"));
-  const Client c = NewClient();
-  Greedy greedy(c, "u", {"queue", "fence", "simple", "rw.readers", "a.tag"});
-  Waiter own = Start([&] { return greedy.Acquire({.wait = kTestTimeout}); });
-  ASSERT_TRUE(AwaitQueued("u", "x.simple"));
-  EXPECT_TRUE(AwaitQueued("u", "simple"));
-  EXPECT_OK(holds.Release());
-  auto got = waiter.get();
-  ASSERT_OK(got) << "the first waiter of its kind";
-  EXPECT_FALSE(IsDone(own));
-  EXPECT_OK(got->Release());
-  EXPECT_OK(own.get());
-}
-
-TEST_F(NamesApart, ConnectRefusesPrefixThatFitsNoName) {
+TEST(KeyPrefix, ThatFitsNoNameIsRefused) {
+  const auto server = support::RedisServer::Start();
   for (const char* const prefix : {"redlatch:", "redlatch:app:", "{}"}) {
     for (const ConnectPolicy connect : {ConnectPolicy::kEager, ConnectPolicy::kLazy}) {
       const auto client =
-          Client::Connect(server_->url(), {.connect = connect, .key_prefix = prefix});
+          Client::Connect(server->url(), {.connect = connect, .key_prefix = prefix});
       EXPECT_EQ(CodeOf(client), absl::StatusCode::kInvalidArgument) << prefix;
       EXPECT_THAT(std::string(client.status().message()), HasSubstr("key_prefix"));
     }
   }
-  EXPECT_OK(Client::Connect(server_->url(), {.key_prefix = "redlatch-bench:"}));
+  EXPECT_OK(Client::Connect(server->url(), {.key_prefix = "redlatch-bench:"}));
 }
 
 }  // namespace

@@ -70,9 +70,8 @@ class Recorder : public Observer {
     const base::Instant until = base::Now() + timeout;
     const base::MutexLock lock(mu_);
     while (true) {
-      int seen = 0;
-      for (const Event& event : events_) seen += event.what == what ? 1 : 0;
-      if (seen >= times) return true;
+      const auto is = [&](const Event& event) { return event.what == what; };
+      if (std::ranges::count_if(events_, is) >= times) return true;
       if (until <= base::Now()) return false;
       changed_.WaitUntil(mu_, until);
     }
@@ -134,25 +133,10 @@ inline std::vector<std::string> NamesOf(const Client& client) {
   return names;
 }
 
-struct Expected {
-  uint64_t acquired = 0;
-  uint64_t passed_on = 0;
-  uint64_t opened = 0;
-  uint64_t busy = 0;
-  uint64_t cancelled = 0;
-  uint64_t failed = 0;
-  uint64_t released = 0;
-  uint64_t lost = 0;
-  uint64_t misused = 0;
-  uint64_t held = 0;
-  uint64_t permits = 0;
-  uint64_t waiting = 0;
-};
-
 // Matches these numbers, zeros for the others, and histograms that agree. Renewals are not
 // compared, since a slow machine may cause some.
 MATCHER_P(Counts, expected, "counts as expected") {
-  const Expected& e = expected;
+  const LockStats& e = expected;
   return arg.acquired == e.acquired && arg.passed_on == e.passed_on && arg.opened == e.opened &&
          arg.busy == e.busy && arg.cancelled == e.cancelled && arg.failed == e.failed &&
          arg.released == e.released && arg.releases_failed == 0 && arg.lost == e.lost &&
@@ -160,10 +144,9 @@ MATCHER_P(Counts, expected, "counts as expected") {
          arg.waiting == e.waiting && arg.waited.count() == e.acquired + e.opened &&
          arg.held_for.count() == e.released + e.lost;
 }
-inline auto Counts(const Expected& expected) { return Counts<Expected>(expected); }
+inline auto Counts(const LockStats& expected) { return Counts<LockStats>(expected); }
 
 }  // namespace conformance
-
 }  // namespace redlatch
 
 #endif  // REDLATCH_TESTS_CONFORMANCE_API_RECORDER_H_

@@ -1,8 +1,5 @@
 // Releasing, renewing, extending: what a Lease and unlock() do with a hold.
-#include <sys/mman.h>
-
-#include "tests/conformance/api/conformance.h"
-#include "tests/conformance/api/recorder.h"
+#include "tests/conformance/api/fixtures.h"
 
 namespace redlatch::conformance {
 namespace {
@@ -196,32 +193,6 @@ TEST_P(LockReleasing, ObserverIsToldOfEachEvent) {
 
 // A server that allows a user to take a lock, but not to release it.
 
-// Captures what other threads write to stderr. Unlike GoogleTest's capture, it can be read at any
-// time.
-class Stderr {
- public:
-  // The library writes at most one line per second, and the previous test may have caused one. So
-  // this waits until that second is over.
-  Stderr() {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1100));
-    dup2(file_.get(), STDERR_FILENO);
-  }
-  ~Stderr() { dup2(before_.get(), STDERR_FILENO); }
-  Stderr(const Stderr&) = delete;
-  Stderr& operator=(const Stderr&) = delete;
-
-  std::string text() const {
-    std::string text(4096, '\0');
-    const ssize_t got = pread(file_.get(), text.data(), text.size(), 0);
-    text.resize(static_cast<size_t>(std::max<ssize_t>(got, 0)));
-    return text;
-  }
-
- private:
-  const base::UniqueFd before_{dup(STDERR_FILENO)};
-  const base::UniqueFd file_{memfd_create("stderr", MFD_CLOEXEC)};
-};
-
 class ReleaseRefused : public Conformance {
  protected:
   ReleaseRefused() {
@@ -270,6 +241,8 @@ TEST_P(ReleaseRefused, IsReportedAndCountedOnce) {
 TEST_P(ReleaseRefused, IsReportedOnStderrWithoutObserver) {
   const Client client = NewAppClient();
   const auto lock = NewLock(client);
+  // The library writes at most one line per second, and the previous test may have caused one.
+  support::Sleep(absl::Milliseconds(1100));
   const Stderr said;
   lock->lock();
   RefuseReleases();

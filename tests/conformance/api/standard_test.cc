@@ -55,20 +55,6 @@ TEST_P(Standard, UniqueLockTriesWaitsAdoptsAndMoves) {
   EXPECT_TRUE(FreeForOthers());
 }
 
-TEST_P(Standard, TryLockUntilObeysItsClock) {
-  const auto theirs = NewLock(other_);
-  const std::scoped_lock guard(*theirs);
-  const auto steady = steady_clock::now() + milliseconds(300);
-  EXPECT_FALSE(lock_->try_lock_until(steady));
-  EXPECT_GE(steady_clock::now(), steady);
-  const auto wall = system_clock::now() + milliseconds(300);
-  EXPECT_FALSE(lock_->try_lock_until(wall));
-  EXPECT_GE(system_clock::now(), wall);
-  EXPECT_FALSE(lock_->try_lock_until(steady_clock::now() - std::chrono::hours(1)));
-  EXPECT_FALSE(lock_->try_lock_for(milliseconds(-5)));
-  EXPECT_FALSE(lock_->try_lock_for(std::chrono::duration<double>(0.002)));
-}
-
 TEST_P(Standard, TimedTriesTakeFreeLockAtOnce) {
   EXPECT_TRUE(lock_->try_lock_until(steady_clock::now() - std::chrono::hours(1)));
   lock_->unlock();
@@ -115,18 +101,6 @@ TEST_P(Standard, ConditionVariableAnyWaitsWithoutTheLock) {
   EXPECT_TRUE(changed.wait_for(mine, std::chrono::seconds(10), [&] { return stage == 3; }));
   EXPECT_TRUE(mine.owns_lock());
   EXPECT_TRUE(BusyForOthers());
-}
-
-TEST_P(Standard, BadNameThrowsStatusInRedlatchCategory) {
-  const auto nameless = NewLock(client_, "");
-  try {
-    nameless->lock();
-    FAIL() << "locked a lock without a name";
-  } catch (const std::system_error& error) {
-    EXPECT_EQ(error.code(), MakeErrorCode(kBadInput));
-    EXPECT_EQ(&error.code().category(), &error_category());
-  }
-  EXPECT_THROW((void)nameless->try_lock(), std::system_error);
 }
 
 TEST_P(Standard, RunLockedReturnsResultOfWork) {

@@ -1,6 +1,4 @@
 // Client::Stats(): each event changes the right numbers by the right amount, and no others.
-#include <shared_mutex>
-
 #include "tests/conformance/api/fixtures.h"
 
 namespace redlatch::conformance {
@@ -57,12 +55,6 @@ TEST_P(Stats, UnreachableServerCountsAsFailure) {
   EXPECT_EQ(stats.failed - before, 2);
   EXPECT_EQ(stats.busy, 0);
   EXPECT_GE(client.Stats().late, 1);
-}
-
-TEST_P(Stats, MisuseIsCounted) {
-  lock_->unlock();
-  EXPECT_THAT(Of(), Counts({.misused = 1}));
-  EXPECT_EQ(recorder_->Count("misuse"), 1);
 }
 
 TEST_P(Stats, ReconnectionsAreCounted) {
@@ -169,52 +161,6 @@ TEST_P(StatsNames, NothingIsCountedIfLimitIsZero) {
 }
 
 INSTANTIATE_CONFORMANCE(StatsNames, OverTcp(LockCases()));
-
-class ReadWriteStats : public ReadWriteConformance {
- protected:
-  LockStats Of() { return StatsOf(client_, kName); }
-};
-
-TEST_P(ReadWriteStats, JoiningReadersAreHoldsWithoutRequests) {
-  const auto lock = NewReadWrite(client_, {.lease = kLease, .turn = absl::Seconds(10)});
-  auto first = Must(lock->AcquireRead());
-  Crew().Start([&] {
-    const std::shared_lock reads(*lock);
-    EXPECT_THAT(Of(), Counts({.acquired = 2, .passed_on = 1, .held = 2}));
-  });
-  EXPECT_THAT(Of(), Counts({.acquired = 2, .passed_on = 1, .released = 1, .held = 1}));
-  EXPECT_OK(first.Release());
-  EXPECT_THAT(Of(), Counts({.acquired = 2, .passed_on = 1, .released = 2}));
-}
-
-TEST_P(ReadWriteStats, WriterThatReadsHasTwoHolds) {
-  lock_->lock();
-  lock_->lock_shared();
-  EXPECT_THAT(Of(), Counts({.acquired = 2, .held = 2}));
-  lock_->unlock();
-  lock_->unlock_shared();
-  EXPECT_THAT(Of(), Counts({.acquired = 2, .released = 2}));
-}
-
-INSTANTIATE_CONFORMANCE(ReadWriteStats, OverTcp(ReadWriteCases()));
-
-class SemaphoreStats : public SemaphoreOfThree {
- protected:
-  LockStats Of() { return StatsOf(client_, kName); }
-};
-
-TEST_P(SemaphoreStats, AcquisitionIsOneHoldOfItsPermits) {
-  auto two = Must(semaphore_->Acquire(2, {.wait = kTestTimeout}));
-  auto one = Must(semaphore_->Acquire(1, {.wait = kTestTimeout}));
-  EXPECT_THAT(Of(), Counts({.acquired = 2, .held = 2, .permits = 3}));
-  EXPECT_EQ(CodeOf(semaphore_->Acquire(1, {.wait = absl::Milliseconds(100)})), kBusy);
-  EXPECT_OK(two.Release());
-  EXPECT_THAT(Of(), Counts({.acquired = 2, .busy = 1, .released = 1, .held = 1, .permits = 1}));
-  EXPECT_OK(one.Release());
-  EXPECT_THAT(Of(), Counts({.acquired = 2, .busy = 1, .released = 2}));
-}
-
-INSTANTIATE_CONFORMANCE(SemaphoreStats, OverTcp(CasesOf("semaphore")));
 
 class LatchStats : public LatchConformance {
  protected:

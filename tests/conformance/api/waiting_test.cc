@@ -319,11 +319,7 @@ INSTANTIATE_CONFORMANCE(Async, WithoutSmoke(LockCases()));
 
 // One holder at a time, among threads, clients and processes, through every interface of the lock.
 
-class Exclusion : public Conformance {
- public:
-  using Conformance::Connected;
-  using Conformance::OptionsOf;
-};
+class Exclusion : public Conformance {};
 
 // On a busy machine the server may not answer in time.
 bool TakesSoon(RedisLockBase& lock) {
@@ -365,54 +361,6 @@ TEST_P(Exclusion, HoldsAcrossAllCalls) {
   }
   crew.Join();
   EXPECT_EQ(shared.touches(), 2 * kKinds * rounds);
-}
-
-// A counter in a file, read and then written without any other synchronisation.
-class CounterFile {
- public:
-  explicit CounterFile(const std::string& path)
-      : file_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {}
-  int Read() const {
-    char text[32] = "";
-    return pread(file_.get(), text, sizeof text - 1, 0) > 0 ? std::atoi(text) : 0;
-  }
-  void Add() {
-    const std::string text = absl::StrCat(Read() + 1, "\n");
-    EXPECT_EQ(pwrite(file_.get(), text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
-  }
-
- private:
-  const base::UniqueFd file_;
-};
-
-REDLATCH_CHILD(ConformanceCounter) {
-  const Case which = CaseNamed(args.at(0));
-  const Client client = Exclusion::Connected(args.at(1), which);
-  const auto lock = which.kind.make(client, kName, Exclusion::OptionsOf(which));
-  CounterFile counter(args.at(2));
-  parent.WriteLine("ready");
-  parent.ReadLine();
-  for (int i = std::atoi(args.at(3).c_str()); i > 0; --i) {
-    const std::scoped_lock guard(*lock);
-    counter.Add();
-  }
-  return 0;
-}
-
-TEST_P(Exclusion, HoldsAcrossProcesses) {
-  constexpr int kProcesses = 3;
-  const int rounds = support::Scaled(60);
-  const support::TempDir directory;
-  const std::string path = directory.path() + "/counter";
-  std::vector<std::unique_ptr<support::Child>> children;
-  for (int i = 0; i < kProcesses; ++i) {
-    children.push_back(support::SpawnChild(
-        "ConformanceCounter", {GetParam().name(), url(), path, std::to_string(rounds)}));
-  }
-  for (const auto& child : children) ASSERT_EQ(child->pipe().ReadLine(), "ready");
-  for (const auto& child : children) child->pipe().WriteLine("go");
-  for (const auto& child : children) EXPECT_TRUE(child->Wait().success());
-  EXPECT_EQ(CounterFile(path).Read(), kProcesses * rounds);
 }
 
 TEST_P(Exclusion, AnyObjectOfTheNameMayUnlock) {

@@ -57,36 +57,6 @@ TEST_P(Wanted, HolderIsToldOfWaiterInAnotherClient) {
   EXPECT_EQ(recorder_.Count("wanted"), 1);
 }
 
-TEST_P(Wanted, HolderIsToldOfWaiterInItsOwnClient) {
-  auto lease = Must(lock_->Acquire());
-  Crew crew;
-  crew.Start([&] { EXPECT_OK(lock_->Acquire()); });
-  EXPECT_TRUE(Fires(lease.wanted()));
-  EXPECT_OK(lease.Release());
-}
-
-TEST_P(Wanted, HolderByStdLockIsTold) {
-  lock_->lock();
-  const std::stop_token wanted = lock_->current().wanted();
-  EXPECT_FALSE(wanted.stop_requested());
-  Crew crew;
-  crew.Start([&] {
-    theirs_->lock();
-    theirs_->unlock();
-  });
-  EXPECT_TRUE(Fires(wanted));
-  EXPECT_TRUE(recorder_.Await("wanted"));
-  lock_->unlock();
-}
-
-TEST_P(Wanted, ManualHolderIsTold) {
-  auto lease = Must(lock_->Acquire({.lease = kLease}));
-  Crew crew;
-  crew.Start([&] { EXPECT_OK(theirs_->Acquire()); });
-  EXPECT_TRUE(Fires(lease.wanted()));
-  EXPECT_OK(lease.Release());
-}
-
 TEST_P(Wanted, NewHolderIsToldIfMoreClientsWait) {
   std::optional<Lease> lease = *lock_->Acquire();
   const Client thirds = NewClient();
@@ -106,18 +76,6 @@ TEST_P(Wanted, NewHolderIsToldIfMoreClientsWait) {
   crew.Start([&] { waits(*third); });
   ASSERT_TRUE(AwaitQueued(2));
   lease.reset();
-}
-
-TEST_P(Wanted, HolderIsNotToldOfTry) {
-  auto lease = Must(lock_->Acquire());
-  EXPECT_EQ(CodeOf(Try(*theirs_)), kBusy);
-  Crew().Start([&] { EXPECT_FALSE(lock_->try_lock()); });
-  Crew crew;
-  crew.Start([&] { EXPECT_OK(theirs_->Acquire()); });
-  EXPECT_TRUE(recorder_.Await("wanted"));
-  EXPECT_OK(lease.Release());
-  crew.Join();
-  EXPECT_EQ(recorder_.Count("wanted"), 1) << "neither try has told it";
 }
 
 TEST_P(Wanted, HolderWithoutTheOptionIsNotTold) {
@@ -177,14 +135,6 @@ TEST_P(WantedReads, ReadersInAllClientsAreToldOfWriter) {
   EXPECT_TRUE(Fires(theirs.wanted()));
   EXPECT_OK(read.Release());
   EXPECT_OK(theirs.Release());
-}
-
-TEST_P(WantedReads, ReaderIsToldOfWriterInItsOwnClient) {
-  auto read = Must(telling_->AcquireRead());
-  Crew crew;
-  crew.Start([&] { Write(*telling_); });
-  EXPECT_TRUE(Fires(read.wanted()));
-  EXPECT_OK(read.Release());
 }
 
 TEST_P(WantedReads, WriterIsToldOfReader) {

@@ -117,14 +117,6 @@ TEST_P(ElectionConformance, ProclaimReplacesTheValueUntilTheTermEnds) {
   EXPECT_EQ(ValueOf(theirs_), "none");
 }
 
-TEST_P(ElectionConformance, ForcedReleaseEndsTheTerm) {
-  Leadership leads = Lead(election_, "a");
-  EXPECT_OK(theirs_.ForceRelease());
-  EXPECT_TRUE(Await([&] { return leads.lost().stop_requested(); }));
-  EXPECT_EQ(CodeOf(leads.Proclaim("b")), kLost);
-  EXPECT_EQ(CodeOf(leads.Resign()), kLost);
-}
-
 TEST_P(ElectionConformance, ValuesMayHaveAnyBytes) {
   const std::string value = std::string("two words\n\0 Gr\xc3\xbc\xc3\x9f", 18) + "\xff";
   Seen seen;
@@ -242,17 +234,6 @@ TEST_P(ElectionConformance, EachTermOfOneClientHasItsOwnEpoch) {
   }
   EXPECT_EQ(epochs.size(), 20);
   EXPECT_TRUE(seen.AwaitLast("none"));
-}
-
-TEST_P(ElectionConformance, SimpleLockWithTheSameNameExcludesElection) {
-  const Client third = NewClient();
-  SimpleLock lock(third, kName, Options());
-  auto lease = Must(lock.Acquire());
-  EXPECT_EQ(CodeOf(election_.Campaign("a", {.wait = absl::ZeroDuration()})), kBusy);
-  EXPECT_EQ(ValueOf(election_), "none");
-  EXPECT_OK(lease.Release());
-  const Leadership leads = Lead(election_, "a");
-  EXPECT_EQ(CodeOf(Try(lock)), kBusy);
 }
 
 TEST_P(ElectionConformance, RunElectedLeadsUntilItIsStopped) {

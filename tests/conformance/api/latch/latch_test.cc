@@ -40,25 +40,6 @@ TEST_P(Latch, StatusCallsReportRemainingCount) {
   EXPECT_OK(latch->Wait());
 }
 
-TEST_P(Latch, IsCreatedByFirstUseNotConstructor) {
-  const auto latch = NewLatch(client_, 3);
-  server().Command({"PING"});
-  EXPECT_FALSE(IsThere());
-  const std::vector<std::function<void(CountDownLatch&)>> uses = {
-      [](CountDownLatch& it) { EXPECT_FALSE(TryWait(it)); },
-      [](CountDownLatch& it) { EXPECT_FALSE(it.wait_for(std::chrono::milliseconds(20))); },
-      [](CountDownLatch& it) { EXPECT_EQ(CountOf(it), 3); },
-      [](CountDownLatch& it) { EXPECT_OK(it.CountDown(0)); },
-      [](CountDownLatch& it) { EXPECT_OK(it.CountDown(1)); },
-  };
-  for (const auto& use : uses) {
-    const auto fresh = NewLatch(client_, 3);
-    use(*fresh);
-    EXPECT_TRUE(IsThere());
-    server().Command({"DEL", Key(), Auxiliary("counted")});
-  }
-}
-
 TEST_P(Latch, RefusesOtherCountAndNamesBoth) {
   const auto latch = NewLatch(client_, 12);
   latch->count_down();
@@ -118,25 +99,6 @@ TEST_P(Latch, RefusesInvalidCounts) {
     EXPECT_EQ(Thrown([&] { (void)bad->try_wait(); }), kBadInput);
     EXPECT_FALSE(IsThere("bad"));
   }
-}
-
-TEST_P(Latch, CountsEachIdOnceAcrossClients) {
-  const std::string awkward("job\0 9\n", 7);
-  const auto latch = NewLatch(client_, 10);
-  const auto same = NewLatch(client_, 10);
-  const auto theirs = NewLatch(other_, 10);
-  for (const auto* each : {&latch, &same, &theirs, &latch}) {
-    EXPECT_OK((*each)->CountDown(2, "job 7"));
-    EXPECT_EQ(CountOf(*latch), 8);
-  }
-  EXPECT_OK(theirs->CountDown(5, "job 7")) << "with another number";
-  EXPECT_EQ(CountOf(*latch), 8);
-  EXPECT_OK(theirs->CountDown(1, "job 8"));
-  EXPECT_OK(theirs->CountDown(7, awkward));
-  EXPECT_OK(latch->CountDown(7, awkward)) << "it is open, and the id has counted";
-  EXPECT_OK(latch->CountDown(2, "job 7"));
-  EXPECT_EQ(CountOf(*latch), 0);
-  EXPECT_EQ(CodeOf(latch->CountDown(1, awkward + "!")), kMisuse);
 }
 
 TEST_P(Latch, ArriveAndWaitForSeveralReturnsWhenOpen) {
@@ -304,37 +266,6 @@ class LatchWaiting : public LatchConformance {
   const Client other_ = NewClient();
   const std::unique_ptr<CountDownLatch> latch_ = NewClosedLatch(client_);
 };
-
-TEST_P(LatchWaiting, OneMessagePerClientWakesAllThreads) {
-  constexpr int kClients = 3;
-  constexpr int kThreads = 8;
-  std::vector<Client> clients;
-  for (int i = 0; i < kClients; ++i) clients.push_back(NewClient());
-  std::atomic<int> inside{0}, passed{0};
-  std::atomic<int64_t> last{0};
-  Crew crew;
-  std::vector<std::unique_ptr<CountDownLatch>> latches;
-  for (const Client& client : clients) {
-    latches.push_back(NewLatch(client, 2));
-    EXPECT_EQ(CountOf(*latches.back()), 1);
-    crew.Start(kThreads, [&, latch = latches.back().get()](int) {
-      ++inside;
-      EXPECT_OK(PatientWait(*latch));
-      ++passed;
-      last = base::Now().nanos();
-    });
-  }
-  EXPECT_TRUE(Await([&] { return inside == kClients * kThreads; }));
-  ASSERT_TRUE(AwaitQueued(kClients));
-  EXPECT_EQ(passed, 0);
-  const int64_t published = CallsOf("publish");
-  const base::Instant arrived = base::Now();
-  latch_->count_down();
-  crew.Join();
-  EXPECT_LT(base::Instant::FromNanos(last) - arrived, kSoon);
-  EXPECT_EQ(passed, kClients * kThreads);
-  EXPECT_EQ(CallsOf("publish") - published, kClients);
-}
 
 TEST_P(LatchWaiting, ManyThreadsShareOneRequest) {
   constexpr int kThreads = 16;

@@ -1,7 +1,6 @@
 // The two sides of a read-write lock: exclusion, std's guards, leases and tokens.
 #include <shared_mutex>
 
-#include "redlatch/owner.h"
 #include "tests/conformance/api/fixtures.h"
 
 namespace redlatch::conformance {
@@ -94,21 +93,6 @@ TEST_P(ReadWrite, TimedReadsGetFreeOrReleasedLock) {
   });
   EXPECT_TRUE(AwaitWaiting(1));
   theirs_->unlock();
-}
-
-TEST_P(ReadWrite, ReadLeaseIsValidUntilReleased) {
-  auto lease = Must(lock_->AcquireRead());
-  EXPECT_TRUE(lease.valid());
-  EXPECT_GT(lease.remaining(), absl::ZeroDuration());
-  EXPECT_LE(lease.remaining(), kLease);
-  EXPECT_TRUE(lease.lost().stop_possible());
-  EXPECT_FALSE(WritersGetIn(*theirs_));
-  EXPECT_OK(lease.Release());
-  EXPECT_FALSE(lease.valid());
-  EXPECT_EQ(lease.remaining(), absl::ZeroDuration());
-  EXPECT_FALSE(lease.lost().stop_requested());
-  EXPECT_OK(lease.Release());
-  EXPECT_TRUE(WritersSoonGetIn(*theirs_));
 }
 
 INSTANTIATE_CONFORMANCE(ReadWrite, ReadWriteCases());
@@ -221,16 +205,6 @@ TEST_P(ReadEnd, LeaseThatOutlivesItsLockIsKnownToNext) {
   lock->unlock_shared();
 }
 
-TEST_P(ReadEnd, LastObjectEndsReadsDespiteOthersLease) {
-  auto lock = NewReadWrite(client_);
-  std::optional<Lease> lease;
-  lock->lock_shared();
-  Crew().Start([&] { lease = *lock->AcquireRead({.lease = kTestTimeout}); });
-  lock.reset();
-  EXPECT_TRUE(AwaitHolders(1));
-  EXPECT_TRUE(lease->valid());
-}
-
 TEST_P(ReadEnd, UnlockSharedWithoutReadIsMisuse) {
   lock_->unlock_shared();
   EXPECT_TRUE(recorder_->Await("misuse", 1));
@@ -294,23 +268,6 @@ class ReadWriteReentry : public ReadWriteConformance {
 
   static constexpr std::chrono::seconds kAWhile{5};
 };
-
-TEST_P(ReadWriteReentry, ReaderReentersDespiteWaitingWriter) {
-  std::shared_lock reading(*lock_);
-  Crew crew;
-  crew.Start([&] { EXPECT_OK(theirs_->AcquireWrite({.wait = kTestTimeout})); });
-  ASSERT_TRUE(AwaitWaiting(1));
-  EXPECT_FALSE(ReadersGetIn(*thirds_));
-  {
-    const std::shared_lock again(*lock_);
-    EXPECT_TRUE(lock_->try_lock_shared());
-    lock_->unlock_shared();
-    EXPECT_OK(lock_->AcquireRead({.wait = absl::ZeroDuration()}));
-    EXPECT_EQ(lock_->read_hold_count(), 2);
-  }
-  EXPECT_TRUE(AwaitWaiting(1));
-  reading.unlock();
-}
 
 // To the server, a thread that lost its write is just another thread of its client.
 TEST_P(ReadWriteReentry, LostWritersReadIsNotJoinedToAnother) {

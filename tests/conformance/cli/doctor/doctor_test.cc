@@ -141,16 +141,6 @@ TEST_F(RedlatchDoctorTest, TriesOnlyNamesWithThePrefix) {
   EXPECT_TRUE(IsEmptyServer(*server_));
 }
 
-TEST_F(RedlatchDoctorTest, WorksWithoutConfig) {
-  const auto server = RedisServer::Start({.config = {"rename-command CONFIG \"\""}});
-  const Report report = Examine(server->url());
-  for (const char* const check : {"buffers", "timeout", "scripts"}) {
-    EXPECT_THAT(report.Levels(check), ElementsAre("unchecked")) << check;
-  }
-  EXPECT_THAT(report.output, Not(HasSubstr("CONFIG SET")));
-  EXPECT_THAT(report.Levels("locks"), ElementsAre("ok"));
-}
-
 TEST_F(RedlatchDoctorTest, ReplicaNamesItsPrimary) {
   const auto replica = RedisServer::Start({.replica_of = server_->port()});
   ASSERT_TRUE(replica->AwaitInfo("master_link_status", "up"));

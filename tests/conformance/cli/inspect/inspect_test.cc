@@ -723,14 +723,6 @@ TEST_F(RedlatchCachedTest, WaitersAreNotShownAsKept) {
   plain.unlock();
 }
 
-TEST_F(RedlatchCachedTest, CachedGrantsCanBeBroken) {
-  SimpleLock lock(client_, "job", kCached);
-  lock.lock(), lock.unlock();
-  const Outcome broken = Redlatch({"break", "--yes", "job"});
-  EXPECT_EQ(broken.code, 0) << broken.errors;
-  EXPECT_EQ(server_->Integer({"EXISTS", "job"}), 0);
-}
-
 // Tests `redlatch break`, which takes a lock from its holder.
 
 class RedlatchBreakTest : public RedlatchOutputTest {
