@@ -182,7 +182,7 @@ void RedisServer::Flush() {
 // --- Scripts
 
 // P8: a waiter asks once in a heartbeat, more often near the head, and again after an error. A
-// server that hung, or whose link was held up, executes the requests of a whole fault at once.
+// server that hung, or whose link stood still, executes the requests of a whole fault at once.
 void RedisServer::CountAsk(const std::string& grant, std::string_view terms) {
   int64_t heartbeat_ms = 0;
   if (sscanf(std::string(terms).c_str(), "%*u %*u %*1u %ld ", &heartbeat_ms) != 1) return;

@@ -469,17 +469,21 @@ void Actor::Probe(Objects& objects) {
     if (object.kind != Kind::kElection && object.kind != Kind::kLatch) {
       asking.emplace(kernel_, oracle_, RequestOf(all, OwnerOf(0)));
     }
+    const auto got = [&](const auto& held) {  // it no longer waits when it releases
+      asking.reset();
+      return held.status();
+    };
     absl::Status status;
     if (object.kind == Kind::kElection) {
       status = ProbeElection(static_cast<Election&>(*objects.locks[i]), object, options);
     } else if (objects.locks[i] != nullptr) {
-      status = objects.locks[i]->Acquire(options).status();
+      status = got(objects.locks[i]->Acquire(options));
     } else if (object.kind == Kind::kSemaphore) {
-      status = objects.semaphores[i]->Acquire(1, options).status();
+      status = got(objects.semaphores[i]->Acquire(1, options));
     } else if (object.kind == Kind::kLatch) {
       static_cast<void>(CheckCount(*objects.latches[i], object));
     } else if (object.kind == Kind::kMulti) {
-      status = MultiOf(objects, all)->Acquire(options).status();
+      status = got(MultiOf(objects, all)->Acquire(options));
     }
     // Another operation may have set another capacity.
     if (status.ok() || (absl::IsFailedPrecondition(status) && plan_.administers)) continue;

@@ -93,7 +93,7 @@ Operation MakeOperation(Random& random, const Plan& plan, const Habits& habits) 
   operation.permits = random.Between(1, object.capacity);
   if (random.OneIn(3)) operation.wait_ms = OneOf(random, {0, 1, 20, 500, 5000});
   if (random.OneIn(5)) operation.lease_ms = OneOf(random, {100, 500, 4000});
-  // A lease that ends before its caller hears of it costs the caller its place in the queue.
+  // A lease that ends before its caller is told of it costs the caller its place in the queue.
   if (plan.latest_us == 50'000 && operation.lease_ms > 0) {
     operation.lease_ms = std::max<int64_t>(operation.lease_ms, 500);
   }
@@ -555,7 +555,7 @@ Plan MakeOwnPlan(Random& random, const PlanLimits& limits) {
   // Longer leases have later heartbeats, which do not replace a lost message too soon.
   if (plan.brief || ((which == Faults::kLoseNothing || endings) && unprotected)) {
     for (SharedObject& each : plan.objects) {
-      each.lease_ms = 30'000;
+      each.lease_ms = endings ? 10'000 : 30'000;
       if (each.at_most_ms > 0) each.at_most_ms = std::max(each.at_most_ms, each.lease_ms);
       if (endings) each.stop_margin_ms = each.grace_ms = 0;
       if (endings && each.keep_ms > 0) each.keep_ms = 5000;

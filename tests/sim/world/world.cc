@@ -539,7 +539,7 @@ void World::Excuse(const Fault& fault) {
                       fault.kind != FaultKind::kSuspend;
   for (size_t i = 0; i < actors_.size(); ++i) {
     if (!Concerns(fault, i)) continue;
-    // An address that nobody has any more does not even refuse.
+    // An address that no server has any more does not even refuse.
     const bool silent = fault.kind == FaultKind::kNewAddress;
     const int64_t until = end + (silent ? 35 : breaks ? 5 : 1) * kSecond;
     // A server whose memory is full still renews.
