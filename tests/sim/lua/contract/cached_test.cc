@@ -83,8 +83,8 @@ TEST_P(LockCached, RenewalReservesTokensUpToExpiry) {
   EXPECT_EQ(notes_, "");
   const int64_t last = std::stoll(words[2]);
   EXPECT_EQ(StoredFence(), last);
-  EXPECT_GE(last, before + 1000 * (cached_.lease_ms - 1));
-  EXPECT_LE(last, ServerMicros() + 1000 * cached_.lease_ms);
+  EXPECT_GE(last, before + int64_t{1000} * (cached_.lease_ms - 1));
+  EXPECT_LE(last, ServerMicros() + int64_t{1000} * cached_.lease_ms);
   EXPECT_GE(std::stoll(RenewWords(cached_)[2]), last) << "never fewer";
 
   EXPECT_EQ(Release(cached_, /*used=*/first, /*reserved=*/StoredFence()), kReleased);
