@@ -31,8 +31,8 @@ struct Clock {
   int64_t tick = 1;    // ns; it stands still in between
 
   int64_t At(int64_t kernel_time) const {
-    const int64_t time = offset + kernel_time +
-                         static_cast<int64_t>(static_cast<double>(kernel_time) * (speed - 1));
+    const int64_t time =
+        offset + kernel_time + static_cast<int64_t>(static_cast<double>(kernel_time) * (speed - 1));
     return time - time % tick;
   }
 };
