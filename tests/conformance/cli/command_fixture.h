@@ -89,7 +89,7 @@ class RedlatchOutputTest : public RedlatchCommandTest {
   };
   using Says = ::testing::Matcher<const std::string&>;
 
-  // Match an outcome.
+  // Matchers of an outcome.
   static ::testing::Matcher<Outcome> Fails(int code, const Says& errors, const Says& output = _) {
     return AllOf(::testing::Field("code", &Outcome::code, code),
                  ::testing::Field("output", &Outcome::output, output),

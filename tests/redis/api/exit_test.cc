@@ -11,7 +11,7 @@ constexpr absl::Duration kExits = absl::Seconds(30);
 
 using support::Child;
 
-// Starts a process, which says a word when the test may go on.
+// Starts a process, and waits until it prints `word`.
 std::unique_ptr<Child> Start(const std::string& entry, const std::vector<std::string>& args,
                              const std::string& word) {
   auto child = support::SpawnChild(entry, args);

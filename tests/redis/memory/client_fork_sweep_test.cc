@@ -27,7 +27,8 @@ struct Everything {
 
 class ClientForkSweep : public ::testing::Test {
  protected:
-  // Halts `use` at each of its allocations, or the client's threads of that name at theirs.
+  // Halts `use` at each of its allocations in turn; or, if `threads` is given, the client's
+  // threads of that name at each of theirs.
   int Sweep(const std::function<void(Everything&)>& use, const char* threads = nullptr) {
     return redlatch::Sweep([this] { all_ = std::make_unique<Everything>(server_->url()); },
                            [&](int steps) {

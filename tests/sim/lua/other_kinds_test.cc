@@ -136,7 +136,7 @@ class OtherKind : public OtherKindFixture, public ::testing::WithParamInterface<
     ExpectRefusals(found, InWords(kind_), replies);
   }
 };
-// As most clients ask a node: with a proposal.
+// The acquire proposes a token, as most acquires at a node do.
 LockKind ProposingKind() {
   LockKind kind = QuorumKind();
   kind.more_args = {"1700000000000000"};

@@ -235,11 +235,11 @@ int64_t Keyspace::Expiry(std::string_view key) {
   return entry == nullptr ? kNoExpiry : entry->expires_ms;
 }
 
-std::optional<int64_t> Keyspace::ExpiryOf(std::string_view key) const {
-  if (size() == 0) return std::nullopt;
+int64_t Keyspace::Expiry(std::string_view key) const {
+  if (size() == 0) return kNoExpiry;
   const auto found = Current().find(key);
-  if (found == Current().end() || found->second.expires_ms < now_ms_) return std::nullopt;
-  return found->second.expires_ms;
+  const bool there = found != Current().end() && found->second.expires_ms >= now_ms_;
+  return there ? found->second.expires_ms : kNoExpiry;
 }
 
 void Keyspace::SetExpiry(std::string_view key, int64_t expires_ms) {

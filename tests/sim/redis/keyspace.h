@@ -114,6 +114,7 @@ class Keyspace {
   bool Erase(std::string_view key);
   // kNoExpiry if the key has none, or if there is no such key.
   int64_t Expiry(std::string_view key);
+  int64_t Expiry(std::string_view key) const;  // leaves keys that have expired
   void SetExpiry(std::string_view key, int64_t expires_ms);
   bool Rename(std::string_view from, std::string_view to);
   void Changed(std::string_view key);
@@ -126,8 +127,6 @@ class Keyspace {
       if (entry.expires_ms >= now_ms_) use(key, entry.expires_ms, *entry.value);
     }
   }
-  // Nothing if there is no such key.
-  std::optional<int64_t> ExpiryOf(std::string_view key) const;
   // The keys that are not expired, sorted.
   std::vector<std::string> Keys() const;
   size_t size() const { return dbs_.empty() ? 0 : Current().size(); }
@@ -137,7 +136,7 @@ class Keyspace {
   // changed.
   void Remember(bool remember) { remembers_ = remember; }
   bool has_changed() const { return has_changed_; }
-  // A tombstone that was to end before late requests come.
+  // A tombstone that was made to end at once, before a late request can find it.
   const std::string& brief_tombstone() const { return brief_tombstone_; }
   // Differs if keys, values or expiries may differ, also those of another keyspace.
   uint64_t last_change() const { return last_change_; }

@@ -78,7 +78,7 @@ constexpr char kPlainForms[] =
     "NUMBER WITHSCORES; ZRANGEBYSCORE KEY -inf|(1|0 +inf|NUMBER LIMIT NUMBER NUMBER; ZCARD KEY; "
     "ZCOUNT|ZREMRANGEBYRANK KEY NUMBER NUMBER";
 
-// How a family is called in the names of scripts and of keys, and its own keys; by its number.
+// By the number of a family: its name in paths of scripts and in keys, and the keys of its own.
 struct FamilyNames {
   std::string folder;
   std::string in_keys;

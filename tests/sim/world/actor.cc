@@ -469,7 +469,8 @@ void Actor::Probe(Objects& objects) {
     if (object.kind != Kind::kElection && object.kind != Kind::kLatch) {
       asking.emplace(kernel_, oracle_, RequestOf(all, OwnerOf(0)));
     }
-    const auto got = [&](const auto& held) {  // it no longer waits when it releases
+    // By the time that it releases what it got, it no longer asks.
+    const auto got = [&](const auto& held) {
       asking.reset();
       return held.status();
     };
@@ -743,7 +744,7 @@ void Actor::Work(const Operation& operation, const std::function<bool()>& valid,
       return oracle_.Violated(absl::StrCat("P4: ", ObjectOf(operation).name,
                                            " is valid, though its holder was told of its loss"));
     }
-    if (began >= endangered_until_ && operation.lease_ms == 0 && plan_.late_one_in == 0 &&
+    if (began >= losses_excused_until_ && operation.lease_ms == 0 && plan_.late_one_in == 0 &&
         !plan_.administers &&
         (at_most == 0 ||
          (!operation.owner && kernel_.now() - began < at_most - at_most / 50 - 15 * kMilli))) {
@@ -884,16 +885,17 @@ void Actor::DoStd(Objects& objects, const Operation& operation, uint64_t owner) 
       operation, [&] { return hold.valid(); }, hold.lost());
   if (nested) lock.unlock();
   const bool writes = object.kind == Kind::kReadWrite && !operation.shared;
-  if (writes && operation.nested && ReadOn(lock, operation, owner, ids)) return;
+  if (writes && operation.nested && WorkAsReader(lock, operation, owner, ids)) return;
   for (const uint64_t id : ids) oracle_.Leaving(id);
   const int64_t leaves = kernel_.now();
   read_write != nullptr ? read_write->unlock_shared() : lock.unlock();
   JudgeLeaving(operation, leaves, 1);
 }
 
-// A thread that writes reads, leaves its write, and reads on. False if it does not get to read.
-bool Actor::ReadOn(RedisLockBase& lock, const Operation& writes, uint64_t owner,
-                   const std::vector<uint64_t>& ids) {
+// A thread that has the write lock also takes the read lock, and keeps that alone. False if it
+// cannot.
+bool Actor::WorkAsReader(RedisLockBase& lock, const Operation& writes, uint64_t owner,
+                         const std::vector<uint64_t>& ids) {
   auto& read_write = static_cast<ReadWriteLockBase&>(lock);
   Operation reads = writes;
   reads.shared = true;

@@ -57,14 +57,13 @@ class Actor {
   // How many calls it made, and of how many the result was judged.
   uint64_t calls() const { return calls_; }
   uint64_t judged_calls() const { return judged_calls_; }
-  // A fault may make its calls fail until then.
-  // Until then calls may fail, and holds may be lost.
-  void Disturb(int64_t until) {
-    disturbed_until_ = std::max(disturbed_until_, until);
-    endangered_until_ = std::max(endangered_until_, until);
+  // Until then, a fault may make its calls fail.
+  void ExcuseCalls(int64_t until) { calls_excused_until_ = std::max(calls_excused_until_, until); }
+  // The same, and its holds may be lost.
+  void ExcuseCallsAndLosses(int64_t until) {
+    ExcuseCalls(until);
+    losses_excused_until_ = std::max(losses_excused_until_, until);
   }
-  // Until then calls may fail.
-  void Refuse(int64_t until) { disturbed_until_ = std::max(disturbed_until_, until); }
 
  private:
   struct Observer;  // of an election
@@ -90,8 +89,8 @@ class Actor {
   void Observe(Objects& objects, const Operation& operation);
   absl::Status ProbeElection(Election& election, const SharedObject& object,
                              const AcquireOptions& options);
-  bool ReadOn(RedisLockBase& lock, const Operation& writes, uint64_t owner,
-              const std::vector<uint64_t>& ids);
+  bool WorkAsReader(RedisLockBase& lock, const Operation& writes, uint64_t owner,
+                    const std::vector<uint64_t>& ids);
   void DoLease(Objects& objects, const Operation& operation, uint64_t owner);
   void DoPermit(Objects& objects, const Operation& operation, uint64_t owner);
   void DoStdPermit(Objects& objects, Operation operation, uint64_t owner);
@@ -108,7 +107,7 @@ class Actor {
   template <class Held>
   void WorkAndLeave(const Operation& operation, const std::vector<uint64_t>& ids, Held& held);
   // No fault affects what has happened since then.
-  bool IsCalm(int64_t since) const { return since >= disturbed_until_; }
+  bool IsCalm(int64_t since) const { return since >= calls_excused_until_; }
   void Judge(const absl::Status& status, const Operation& operation, int64_t asked);
   bool ExpectsFree(const absl::Status& status, const Operation& operation, int64_t asked) const;
   std::vector<std::string> Names(const Operation& operation) const;
@@ -145,8 +144,8 @@ class Actor {
   uint64_t failures_ = 0;
   uint64_t calls_ = 0;
   uint64_t judged_calls_ = 0;
-  int64_t disturbed_until_ = 0;
-  int64_t endangered_until_ = 0;
+  int64_t calls_excused_until_ = 0;
+  int64_t losses_excused_until_ = 0;
   std::vector<size_t> next_;  // per thread: the next operation
 };
 

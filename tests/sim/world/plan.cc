@@ -93,7 +93,7 @@ Operation MakeOperation(Random& random, const Plan& plan, const Habits& habits) 
   operation.permits = random.Between(1, object.capacity);
   if (random.OneIn(3)) operation.wait_ms = OneOf(random, {0, 1, 20, 500, 5000});
   if (random.OneIn(5)) operation.lease_ms = OneOf(random, {100, 500, 4000});
-  // A lease that ends before its caller is told of it costs the caller its place in the queue.
+  // If a lease ends before its caller is told of the grant, the caller must queue again.
   if (plan.latest_us == 50'000 && operation.lease_ms > 0) {
     operation.lease_ms = std::max<int64_t>(operation.lease_ms, 500);
   }
@@ -157,7 +157,7 @@ enum class Faults : uint8_t {
   kAlike,        // all are of one kind
   kLoseNothing,  // see LosesNothing()
   kPass,         // clients and servers continue afterwards, with all their data
-  kEndings,      // clients end, each when nothing else is wrong
+  kEndings,      // clients end one by one, and nothing else is wrong
 };
 
 FaultKind AnyFault(Random& random, const Plan& plan, Faults which) {
@@ -173,7 +173,7 @@ FaultKind AnyFault(Random& random, const Plan& plan, Faults which) {
   return static_cast<FaultKind>(random.Below(static_cast<uint64_t>(FaultKind::kCount)));
 }
 
-// Faults come at any time until `span_ms`, or one long after the other.
+// Faults come at any time until `span_ms`; those of kEndings come far apart.
 void AddFaults(Random& random, Plan& plan, const PlanLimits& limits, Faults which,
                int64_t span_ms) {
   const bool few = which == Faults::kAny || which == Faults::kAlike;
@@ -549,19 +549,24 @@ Plan MakeOwnPlan(Random& random, const PlanLimits& limits) {
   if (random.OneIn(8) && possible) which = Faults::kLoseNothing;
   plan.brief = random.OneIn(8) && unprotected && all_faults;
   if (plan.brief) which = Faults::kPass;
-  // Nothing then excuses that what a client gives back at its end stays taken.
+  // Clients that end give back what they cache. No other fault explains then why a lock stays
+  // taken.
   const bool endings = random.OneIn(8) && unprotected && all_faults && !plan.brief;
-  if (endings) which = Faults::kEndings;
+  if (endings) {
+    which = Faults::kEndings;
+    plan.late_one_in = plan.latest_us = 0;
+    for (SharedObject& each : plan.objects) {
+      each.stop_margin_ms = each.grace_ms = 0;
+      if (each.keep_ms > 0) each.keep_ms = 5000;
+    }
+  }
   // Longer leases have later heartbeats, which do not replace a lost message too soon.
-  if (plan.brief || ((which == Faults::kLoseNothing || endings) && unprotected)) {
+  if (plan.brief || endings || (which == Faults::kLoseNothing && unprotected)) {
     for (SharedObject& each : plan.objects) {
       each.lease_ms = endings ? 10'000 : 30'000;
       if (each.at_most_ms > 0) each.at_most_ms = std::max(each.at_most_ms, each.lease_ms);
-      if (endings) each.stop_margin_ms = each.grace_ms = 0;
-      if (endings && each.keep_ms > 0) each.keep_ms = 5000;
     }
   }
-  if (endings) plan.late_one_in = plan.latest_us = 0;
   const bool soon = which == Faults::kLoseNothing || which == Faults::kPass;
   const int64_t span_ms = endings ? 30'000
                           : soon  ? OneOf(faults, {100, 2000})

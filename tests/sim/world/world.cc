@@ -21,12 +21,10 @@ constexpr int64_t kSlowLink = 400'000;  // us
 constexpr int64_t kSlowest = 10 * kSecond;
 // For so long, a dead waiter of one of Redisson's fair locks delays others.
 constexpr int64_t kPlaceOfDead = 3 * kHeartbeat;
+constexpr int64_t kHour = 3600 * kSecond;
+constexpr int64_t kDay = 24 * kHour;
 // A fence and a semaphore's capacity last for a day. What describes a server lasts for longer.
-constexpr int64_t kLongestLeft = 26 * 3600 * kSecond;
-namespace kinds = internal::kinds;
-constexpr std::string_view kCompanions[] = {kinds::kHoldsSuffix, kinds::kWriteHoldsSuffix,
-                                            kinds::kCountedSuffix, kinds::kLeaderSuffix};
-constexpr int64_t kDay = 24 * 3600 * kSecond;
+constexpr int64_t kLongestLeft = kDay + 2 * kHour;
 
 // A release that the server does not permit is not repeated.
 bool Denies(const Fault& fault) {
@@ -39,6 +37,7 @@ bool IsOutOfMemory(const Fault& fault) {
 
 bool Kills(FaultKind kind) { return kind == FaultKind::kCrash || kind == FaultKind::kCrashMany; }
 
+// How much longer keys may last because clocks are set.
 int64_t ClockSteps(const Plan& plan) {
   int64_t steps = 0;
   for (const Fault& each : plan.faults) {
@@ -266,7 +265,6 @@ void World::CheckChangedKeys() {
 
 // P6: how long that key may last from now on, by the server's clock.
 int64_t World::LongestTtl(const std::string& key) const {
-  constexpr int64_t kHour = 3600 * kSecond;
   const int64_t lease = longest_lease_ + longest_lease_ / 100;
   const int64_t steps = clock_steps_;
   if (absl::StartsWith(key, "redlatch:client:")) return kHour + steps;
@@ -274,9 +272,9 @@ int64_t World::LongestTtl(const std::string& key) const {
     return std::any_of(suffixes.begin(), suffixes.end(),
                        [&](const char* each) { return absl::EndsWith(key, each); });
   };
-  if (key == "redlatch:quorum" || absl::StrContains(key, "reign")) return 720 * kHour + steps;
+  if (key == "redlatch:quorum" || absl::StrContains(key, "reign")) return 30 * kDay + steps;
   // A cached grant reserves tokens for as long as its lease.
-  if (ends({":fence"})) return 24 * kHour + 100 * kSecond + lease + steps;
+  if (ends({":fence"})) return kDay + 100 * kSecond + lease + steps;
   if (absl::StrContains(key, ".gone.")) {
     return (absl::StrContains(key, ":latch.") ? 30 * kSecond : lease) + steps;
   }
@@ -284,7 +282,7 @@ int64_t World::LongestTtl(const std::string& key) const {
   if (ends({".queue", ".waiters", ".writers", ".observers"})) return 30 * kSecond + steps;
   for (const SharedObject& each : plan_.objects) {
     if (each.kind == Kind::kSemaphore && key == KeyOf(each))
-      return 24 * kHour + 600 * kSecond + lease + steps;
+      return kDay + 600 * kSecond + lease + steps;
     if (each.kind == Kind::kLatch && IsOfLatch(key)) return 600 * kSecond + steps;
   }
   return std::max(lease, 30 * kSecond) + steps;
@@ -292,7 +290,6 @@ int64_t World::LongestTtl(const std::string& key) const {
 
 // P6: every key ends, none later than it needs to. `all_gone`: it must be gone by now.
 void World::CheckKeys(bool all_gone) {
-  const int64_t least = std::min(longest_lease_, 30 * kSecond);  // of what LongestTtl() answers
   for (const auto& host : group_->hosts()) {
     // A cluster with a quarantine has a key in each slot.
     const bool many = host->redis().keys().size() > 500 || plan_.hour;
@@ -307,15 +304,13 @@ void World::CheckKeys(bool all_gone) {
     int64_t its_expiry = 0;
     keys.ForEach([&](const std::string& key, int64_t expiry, const Value&) {
       const int64_t left = expiry == kNoExpiry ? kNever : (expiry - now_ms) * kMilli;
-      const bool brief = absl::StartsWith(key, "redlatch:2") && !absl::EndsWith(key, ":fence") &&
-                         !absl::StrContains(key, "reign");
-      if (!all_gone && brief && left <= least) return;
       const int64_t longest = LongestTtl(key);
-      // What lasts for a day is prolonged while it is used.
-      const bool fades = longest > kDay && !absl::StrContains(key, ".begun") &&
-                         left < longest - 2 * clock_steps_ - kDay / 48;
-      const bool broken = !LastsForEver(key) && ((all_gone && longest <= kLongestLeft) ||
-                                                 (fades && !all_gone) || left > longest);
+      // No run lasts for half an hour after the last use of what lasts for a day.
+      const bool prolonged = longest > kDay && !absl::StrContains(key, ".begun");
+      const bool too_short =
+          !all_gone && prolonged && left < longest - 2 * clock_steps_ - kHour / 2;
+      const bool broken = !LastsForEver(key) &&
+                          ((all_gone && longest <= kLongestLeft) || too_short || left > longest);
       if (broken && (first.empty() || key < first)) first = key, its_expiry = expiry;
     });
     if (plan_.hour && !all_gone) CheckSize(*host);
@@ -327,22 +322,24 @@ void World::CheckKeys(bool all_gone) {
     return oracle_.Violated(absl::StrCat(
         "P6: the key ", first,
         its_expiry == kNoExpiry ? " has no expiry"
-                                : absl::StrCat(" lasts for ", its_expiry - now_ms, " ms more")));
+                                : absl::StrCat(" has ", its_expiry - now_ms, " ms left")));
   }
 }
 
-// What belongs to a lock's key lasts as long as that.
+// P6: what belongs to a lock's key does not end before it.
 void World::CheckCompanions(const Keyspace& keys) {
+  namespace kinds = internal::kinds;
   for (const SharedObject& each : plan_.objects) {
     for (const std::string& name : each.Names()) {
       const std::string main = absl::StrCat(plan_.prefixed ? kKeyPrefix : "", name);
-      const std::optional<int64_t> expiry = keys.ExpiryOf(main);
-      if (!expiry.has_value()) continue;
-      for (const std::string_view suffix : kCompanions) {
-        const std::optional<int64_t> its = keys.ExpiryOf(internal::AuxiliaryKey(main, suffix));
-        if (its.value_or(kNoExpiry) >= *expiry) continue;
+      const int64_t expiry = keys.Expiry(main);
+      if (expiry == kNoExpiry) continue;
+      for (const std::string_view suffix : {kinds::kHoldsSuffix, kinds::kWriteHoldsSuffix,
+                                            kinds::kCountedSuffix, kinds::kLeaderSuffix}) {
+        const int64_t its = keys.Expiry(internal::AuxiliaryKey(main, suffix));
+        if (its >= expiry) continue;
         oracle_.Violated(absl::StrCat("P6: the ", std::string(suffix), " of ", name, " ends ",
-                                      *expiry - *its, " ms before it"));
+                                      expiry - its, " ms before it"));
       }
     }
   }
@@ -539,12 +536,12 @@ void World::Excuse(const Fault& fault) {
                       fault.kind != FaultKind::kSuspend;
   for (size_t i = 0; i < actors_.size(); ++i) {
     if (!Concerns(fault, i)) continue;
-    // An address that no server has any more does not even refuse.
+    // A server's old address does not even refuse a connection.
     const bool silent = fault.kind == FaultKind::kNewAddress;
     const int64_t until = end + (silent ? 35 : breaks ? 5 : 1) * kSecond;
-    // A server whose memory is full still renews.
+    // A server whose memory is full still renews our own locks.
     const bool renews = IsOutOfMemory(fault) && !UsesRedisson(plan_);
-    renews ? actors_[i]->Refuse(until) : actors_[i]->Disturb(until);
+    renews ? actors_[i]->ExcuseCalls(until) : actors_[i]->ExcuseCallsAndLosses(until);
     // It may have missed a message, or its place in the queue may be lost.
     oracle_.Excuse(actors_[i]->process(), end + kHeartbeat + 5 * kSecond);
   }

@@ -85,7 +85,7 @@ class World {
 
   const Plan& plan_;
   const int64_t longest_lease_;
-  const int64_t clock_steps_;  // how much longer keys may last because clocks are set
+  const int64_t clock_steps_;
   Kernel kernel_;
   Random random_;
   Network network_;

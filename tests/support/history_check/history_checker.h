@@ -127,7 +127,7 @@ class HistoryChecker {
 
 // Checks all events of the history.
 HistoryChecker Judge(const History& history);
-// What it says, and the lines of the events.
+// The message of a violation, and the lines of the events that it concerns.
 std::string Words(const Violation& violation, const History& history);
 
 }  // namespace redlatch::history

@@ -420,7 +420,7 @@ TEST(ReadMessage, IgnoresOtherText) {
   }
 }
 
-// A party of an inspection: its grant, its owner, and what more is told.
+// A holder or waiter in the reply to an inspection: its grant, its owner, and its other fields.
 Reply Party(const char* grant, const char* owner, std::vector<Reply> more) {
   more.insert(more.begin(), {Text(grant), Text(owner)});
   return List(std::move(more));

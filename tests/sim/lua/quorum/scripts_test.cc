@@ -7,12 +7,12 @@
 namespace redlatch {
 namespace {
 
-// A node, whose keys have short names.
+// A node of a quorum. Its keys have short names.
 class QuorumNode : public ::testing::Test {
  protected:
   using Words = std::vector<std::string>;
 
-  // `own`: the keys behind those of every lock.
+  // `own`: the keys that follow those that every script of a lock has.
   std::string Eval(const LuaScript& script, const Words& own, const Words& args) {
     Words keys = {"orders", "queue", "waiters", "fence"};
     keys.insert(keys.end(), own.begin(), own.end());

@@ -10,7 +10,7 @@ class ReadWriteWindow : public ReadWriteScripts {
   std::string Phase() { return server_->Text({"HGET", name_, "phase"}); }
   // As if all readers had left, and the client that had to check the handover had died.
   void AllLeave() { server_->Command({"DEL", Readers()}); }
-  // A fair write ends: that many readers, of client 'b', follow, and a writer waits, or none.
+  // A fair write ends. That many readers of client 'b' follow. A writer waits behind them, or none.
   void BeginPhase(int readers, bool writer_waits = true) {
     Token(Fair('a'));
     MakeReaders(readers, Channel('b'));

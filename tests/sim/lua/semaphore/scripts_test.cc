@@ -44,7 +44,7 @@ TEST_F(SemaphoreScripts, HashOutlivesGrantsByADay) {
 TEST_F(SemaphoreScripts, NextGrantProlongsHash) {
   Inbox c(*server_, Channel('c'));
   Ask(One('a'));
-  // The call finds a semaphore that was used long ago. Answers for how long it lives from then on.
+  // Makes that call to a semaphore that was used long ago. Returns how long it lives afterwards.
   const auto lives_after = [this](const std::function<std::string()>& call, const char* reply) {
     const int64_t until = std::stoll(Field("until")) - 700'000'000;
     server_->Command({"HSET", name_, "until", absl::StrCat(until)});

@@ -239,7 +239,7 @@ class ConfirmedAcquireTest : public AcquireOperationTest {
     EXPECT_EQ(Resume(thread, result).kind, Action::Kind::kRun);
     return thread;
   }
-  // It has been given back. Answers until when the call pauses.
+  // What the call had is given back. Returns until when the call then pauses.
   base::Instant PauseAfter(Thread& thread, const Result& given_back = {.what = Freed()}) {
     const Action pause = Resume(thread, given_back);
     EXPECT_EQ(pause.kind, Action::Kind::kSleep);

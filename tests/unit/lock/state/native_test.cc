@@ -29,13 +29,13 @@ class LockStateNativeTest : public LockStateTest {
     Unlock(1);
     return Fetch<ReleaseRequest>();
   }
-  // The lock is acquired, and waited for, as others have it.
+  // Others have the lock when a thread acquires it. The thread waits, and gets it.
   void FindTaken() {
     Answered(Taken(), kLock);
     Deliver(Fetch<AcquireRequest>(), Granted());
     Deliver(FetchUnlock(), ReleasedThen());
   }
-  // How many pairs are made by scripts before one is native.
+  // Makes pairs until one is native. Returns how many were made by scripts before it.
   int CountScripts() {
     int scripts = 0;
     while (!PairIsNative()) ++scripts;

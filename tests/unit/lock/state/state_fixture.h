@@ -116,7 +116,7 @@ class LockStateTest : public ::testing::Test {
     waiter.parked = waiter.state == State::kWaiting;
     return waiter;
   }
-  // A thread that asks, and its answer.
+  // A thread asks, and gets that answer.
   Waiter& Answered(const Result& result, const Want& want = {}) {
     Waiter& waiter = Acquire(want);
     Deliver(Fetch<AcquireRequest>(), result);

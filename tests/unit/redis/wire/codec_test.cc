@@ -126,7 +126,7 @@ void ExpectLost(std::string_view bytes, const Read& read, size_t replies_before)
 }
 
 TEST(ReplyParserTest, RefusesOtherProtocolsThanResp2) {
-  // The last ones, from "_" on, are RESP 3, which the client never asks for.
+  // Those from "_" to the end are RESP 3, which the client never asks for.
   std::vector<std::string> cases = absl::StrSplit(
       "x;\r\n;HTTP/1.1 400 Bad Request\r\n;:\r\n;:x\r\n;:1 \r\n;: 1\r\n;:+1\r\n;:01\r\n;:-\r\n;"
       ":9223372036854775808\r\n;:-9223372036854775809\r\n;:99999999999999999999999\r\n;"
