@@ -13,6 +13,7 @@ namespace redlatch::sim {
 namespace {
 
 // Threads of a process that was stopped may take this long to notice what they missed.
+constexpr int64_t kMoment = 2 * kMilli;  // that a thread may be late
 constexpr int64_t kAwakens = kSecond;
 // Within that time, clients repeat the counts that a server lost.
 constexpr int64_t kCountsReturn = 15 * kSecond;
@@ -223,7 +224,8 @@ uint64_t Oracle::Granted(Hold hold, uint64_t largest_before) {
     held.told_wanted =
         std::make_shared<LossTime>(kernel_, held.wanted, [this, &held] { Fired(wanted_, held); });
   }
-  WatchDeadline(id);
+  // The deadline may pass just as the call returns.
+  kernel_.After(kMoment, [this, id] { WatchDeadline(id); });
   if (held.at_least > 0) StaysTaken(id, held.at_least, /*surely=*/true);
   return id;
 }
@@ -261,7 +263,7 @@ void Oracle::WatchDeadline(uint64_t id) {
                                  " is over, and its holder is not told"));
   }
   const auto real = static_cast<int64_t>(static_cast<double>(left) / process.clock.speed);
-  kernel_.After(std::max(real + 2 * kMilli, awakens ? kSecond / 4 : 0),
+  kernel_.After(std::max(real + kMoment, awakens ? kSecond / 4 : 0),
                 [this, id] { WatchDeadline(id); });
 }
 
