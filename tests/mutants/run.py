@@ -36,7 +36,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 WORK = ROOT / 'build/mutants'
-TREE, BUILD, SIM, SCRIPTS = WORK / 'tree', WORK / 'build', WORK / 'sim', WORK / 'scripts'
+TREE, BUILD, SCRIPTS = WORK / 'tree', WORK / 'build', WORK / 'scripts'
 UNCHANGED = WORK / 'unchanged.json'
 PAGE = ROOT / 'docs/mutants.md'
 UNIT_PROGRAMS = {'scripts': ['tests/sim_tests'], 'sources': ['tests/state_tests', 'tests/unit_tests']}
@@ -130,11 +130,10 @@ def make_tree():
     for path in TREE.rglob('*'):
         if path.is_file() and str(path.relative_to(TREE)) not in known:
             path.unlink()
-    for where, flags in ((BUILD, '-O1'), (SIM, '-O2')):
-        run(['cmake', '-S', TREE, '-B', where, '-G', 'Ninja', '-DCMAKE_BUILD_TYPE=Debug',
-             f'-DCMAKE_CXX_FLAGS_DEBUG={flags} -D_GLIBCXX_ASSERTIONS', '-DREDLATCH_UNITY_BUILD=OFF',
-             '-DREDLATCH_UNITY_TESTS=ON', '-DREDLATCH_BUILD_BENCHMARKS=OFF', '-DREDLATCH_BUILD_CLI=OFF',
-             '-DREDLATCH_INSTALL=OFF', '-DREDLATCH_TEST_FOLDERS=unit;sim'])
+    run(['cmake', '-S', TREE, '-B', BUILD, '-G', 'Ninja', '-DCMAKE_BUILD_TYPE=Debug',
+         '-DCMAKE_CXX_FLAGS_DEBUG=-O2 -D_GLIBCXX_ASSERTIONS', '-DREDLATCH_UNITY_BUILD=OFF',
+         '-DREDLATCH_UNITY_TESTS=ON', '-DREDLATCH_BUILD_BENCHMARKS=OFF', '-DREDLATCH_BUILD_CLI=OFF',
+         '-DREDLATCH_INSTALL=OFF', '-DREDLATCH_TEST_FOLDERS=unit;sim'])
     return version.hexdigest()
 
 
@@ -144,8 +143,8 @@ def run(command):
         die(f'{" ".join(map(str, command))} failed:\n{done.stdout[-4000:]}')
 
 
-def build(where, program):
-    run(['ninja', '-C', where, '-j', JOBS, Path(program).name])
+def build(program):
+    run(['ninja', '-C', BUILD, '-j', JOBS, Path(program).name])
 
 
 def assemble(name, texts, done):
@@ -203,7 +202,7 @@ def watch(command, pattern, limit, environment, take):
 def unit_failure(environment, what):
     """The first test that fails. Most mutants are found before the other programs are built."""
     for program in UNIT_PROGRAMS[what]:
-        build(BUILD, program)
+        build(program)
         tests = []
         code = watch([BUILD / program, '--gtest_brief=1', '--gtest_fail_fast', f'--gtest_filter=-{EXCEPT}'],
                      r'\[  FAILED  \] ([\w./]+)', 3600, environment, lambda found: tests.append(found[1]) or True)
@@ -219,7 +218,7 @@ def simulate(first, last, jobs, environment, known=None):
     def take(found):
         failed[int(found[1])] = found[2]
         return known is not None and int(found[1]) not in known
-    code = watch([SIM / SIMULATOR, '--shrink', 0, '--jobs', jobs, '--failures', 10**9, '--from', first, '--seeds',
+    code = watch([BUILD / SIMULATOR, '--shrink', 0, '--jobs', jobs, '--failures', 10**9, '--from', first, '--seeds',
                   last - first + 1],
                  r'^seed (\d+): (?!a second run)(?:at \d+ us: )?(.*)', 3600 + 10 * (last - first), environment, take)
     if code not in (None, 0, 1):
@@ -237,7 +236,7 @@ def try_unchanged(version, kinds, options):
             die(f'{failed}, with the unchanged sources')
         done['tests'].append(what)
         UNCHANGED.write_text(json.dumps(done))
-    build(SIM, SIMULATOR)
+    build(SIMULATOR)
     if done['seeds'] < options.seeds:
         failed = simulate(done['seeds'] + 1, options.seeds, options.jobs, dict(os.environ))
         if 0 in failed:
@@ -267,7 +266,7 @@ def judge(mutant, row, known, options, save):
     def simulator(seeds):
         if (tried := seeds_tried(row)) >= seeds:
             return
-        build(SIM, SIMULATOR)
+        build(SIMULATOR)
         failed = simulate(tried + 1, seeds, options.jobs, environment, known)
         row['simulator'] = f'not found in {seeds} seeds'
         for seed, how in failed.items():
@@ -276,7 +275,7 @@ def judge(mutant, row, known, options, save):
 
     try:
         if options.build:
-            return build(SIM, SIMULATOR)
+            return build(SIMULATOR)
         simulator(min(FIRST_SEEDS, options.seeds))
         if 'tests' not in row and not options.sim_only:
             row['tests'] = unit_failure(environment, 'sources' if sources else 'scripts') or 'none'
