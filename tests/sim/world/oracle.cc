@@ -565,6 +565,11 @@ bool Oracle::IsWelcome(uint64_t id) {
   });
 }
 
+bool Oracle::IsTooLong(const Object& object, int64_t since) const {
+  const int64_t settled = std::max(since, object.excused_until + longest_idle_);
+  return kernel_.now() - since > longest_idle_ || kernel_.now() - settled > settled_idle_;
+}
+
 // P3 for each call: it is not kept waiting once nothing stands in its way.
 void Oracle::CheckRequests() {
   for (auto& [id, request] : requests_) {
@@ -574,7 +579,9 @@ void Oracle::CheckRequests() {
       request.may_enter_since = kNever;
     } else if (request.may_enter_since == kNever) {
       request.may_enter_since = kernel_.now();
-    } else if (kernel_.now() - request.may_enter_since > longest_idle_) {
+    } else if (std::all_of(request.names.begin(), request.names.end(), [&](const auto& name) {
+                 return IsTooLong(objects_[name], request.may_enter_since);
+               })) {
       return Violated(absl::StrCat("P3: nothing has kept ", request.process->name, " from ",
                                    absl::StrJoin(request.names, ", "), " for ",
                                    (kernel_.now() - request.may_enter_since) / kMilli,
@@ -610,7 +617,7 @@ void Oracle::CheckTold(const Object& object) {
           std::max({line.latest, hold.granted, hold.process->stopped_until, process->stopped_until,
                     ExcusedUntil(hold.process), ExcusedUntil(process), object.excused_until,
                     object.unprotected_until});
-      if (!wants || !IsFit(process) || kernel_.now() - since <= longest_idle_) continue;
+      if (!wants || !IsFit(process) || !IsTooLong(object, since)) continue;
       return Violated(absl::StrCat(Words(hold), " of ", hold.name, " is not told that ",
                                    process->name, " waits since ", line.latest / kMicro, " us"));
     }
@@ -633,7 +640,7 @@ void Oracle::CheckIdle() {
     }
     if (!idle || IsExcused(object)) {
       object.idle_since = kernel_.now();
-    } else if (kernel_.now() - object.idle_since > longest_idle_) {
+    } else if (IsTooLong(object, object.idle_since)) {
       return Violated(absl::StrCat("P3: ", name, " has waiters and no owner for ",
                                    (kernel_.now() - object.idle_since) / kMilli, " ms"));
     }

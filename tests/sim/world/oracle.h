@@ -191,8 +191,12 @@ class Oracle {
   // For how long objects were held or wanted, and how much of that was judged.
   int64_t used() const { return used_; }
   int64_t judged() const { return judged_; }
-  // How long an object may have waiters and no owner.
-  void SetLongestIdle(int64_t longest) { longest_idle_ = longest; }
+  // How long an object may have waiters and no owner; and how long at most after faults, until all
+  // clients have found what is lost.
+  void SetLongestIdle(int64_t settled, int64_t longest) {
+    settled_idle_ = settled;
+    longest_idle_ = longest;
+  }
   void CheckIdle();
   // A client may not be let in before one that came this much earlier.
   void JudgeOrder(int64_t margin) { order_margin_ = margin; }
@@ -286,6 +290,8 @@ class Oracle {
   bool IsHeld(const Object& object) const;
   bool IsHeldInPart(const std::string& name) const;
   bool IsExcused(const Object& object) const { return kernel_.now() < object.excused_until; }
+  // Returns true if what has gone on since then has lasted longer than it may.
+  bool IsTooLong(const Object& object, int64_t since) const;
   int64_t ExcusedUntil(const Process* process) const {
     const auto found = process_excused_until_.find(process);
     return found == process_excused_until_.end() ? 0 : found->second;
@@ -328,6 +334,7 @@ class Oracle {
   int64_t used_ = 0;
   int64_t judged_ = 0;
   int64_t checked_ = 0;  // when CheckIdle() last ran
+  int64_t settled_idle_ = kNever;
   int64_t longest_idle_ = kNever;
   int64_t lasts_from_ = kNever;
   int64_t order_margin_ = kNever;
