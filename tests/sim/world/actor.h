@@ -27,8 +27,6 @@
 
 namespace redlatch::sim {
 
-inline constexpr char kKeyPrefix[] = "app:";
-
 // One client process: it uses redlatch like a program, and tells the oracle what it gets.
 class Actor {
  public:

@@ -66,10 +66,11 @@ void Oracle::Violated(const std::string& what) {
   if (violation_.empty()) violation_ = absl::StrCat("at ", kernel_.now() / kMicro, " us: ", what);
 }
 
-void Oracle::FailedOver(int64_t until, bool acks_protect, bool quarantine_protects) {
+void Oracle::FailedOver(int64_t until, bool acks_protect, bool quarantine_protects,
+                        bool keeps_latches) {
   data_lost_ = true;
   if (strict_) return;
-  LosesCounts(kernel_.now() + 3 * kSecond, /*for_good=*/true);
+  LosesCounts(kernel_.now() + 3 * kSecond, /*for_good=*/!keeps_latches);
   if (!acks_protect && !quarantine_protects) return LostWrites(until);
   int64_t& lost_until = acks_protect && quarantine_protects ? lost_without_either_until_
                         : acks_protect                      ? lost_without_acks_until_
@@ -506,7 +507,10 @@ bool Oracle::MayEnter(const Object& object, const Request& request) const {
   for (const auto& [id, hold] : object.holds) {
     if (!KeepsOut(hold)) continue;
     permits += hold.permits;
-    const bool may_share = request.mode == Mode::kPermits || hold.owner == request.owner ||
+    // A holder of Redisson's is a thread of one client.
+    const bool same =
+        hold.owner == request.owner && (hold.process == request.process || !uses_redisson_);
+    const bool may_share = request.mode == Mode::kPermits || same ||
                            (request.mode == Mode::kShared && hold.mode == Mode::kShared);
     if (!may_share) return false;
   }

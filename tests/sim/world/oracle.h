@@ -177,8 +177,8 @@ class Oracle {
   }
   // As LostData(), for a server whose replicas may lack its grants: for holds that replicas need
   // not confirm, or that no quarantine protects. Tokens still grow, but a client that had an object
-  // may continue with its tokens.
-  void FailedOver(int64_t until, bool acks_protect, bool quarantine_protects);
+  // may continue with its tokens. `keeps_latches`: it has them, though it may lack counts.
+  void FailedOver(int64_t until, bool acks_protect, bool quarantine_protects, bool keeps_latches);
   // Waiting before that moment is not judged: for this object, or by this process.
   void Excuse(const std::string& name, int64_t until) {
     int64_t& its = objects_[name].excused_until;

@@ -471,6 +471,10 @@ bool Plan::Has(FaultKind kind) const {
                      [=](const Fault& each) { return each.kind == kind; });
 }
 
+std::string Plan::KeyOf(const SharedObject& object) const {
+  return absl::StrCat(prefixed ? kKeyPrefix : "", object.name);
+}
+
 bool UsesRedisson(const Plan& plan) { return plan.objects[0].redisson != Redisson::kNo; }
 
 bool UsesAcks(const Plan& plan) {

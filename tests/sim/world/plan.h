@@ -104,6 +104,7 @@ struct ClientPlan {
   std::vector<std::vector<Operation>> threads;
 };
 
+inline constexpr char kKeyPrefix[] = "app:";
 inline constexpr int64_t kLargestCapacity = 4;  // of a semaphore
 
 enum class FaultKind : uint8_t {
@@ -179,6 +180,7 @@ struct Plan {
   std::vector<Fault> faults;  // in order of time
 
   bool Has(FaultKind kind) const;
+  std::string KeyOf(const SharedObject& object) const;
 };
 
 struct PlanLimits {

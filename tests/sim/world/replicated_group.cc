@@ -203,9 +203,20 @@ int64_t ReplicatedGroup::AWhile() {
   return random_.OneIn(4) ? random_.Between(0, 2 * kSecond) : random_.Between(0, 200 * kMilli);
 }
 
-void ReplicatedGroup::LostHolds(bool acks_protect, bool quarantine_protects) {
-  world_.oracle.FailedOver(now() + LongestLease(world_.plan) + 100 * kMilli, acks_protect,
-                           quarantine_protects && world_.plan.quarantine_ms > 0);
+void ReplicatedGroup::LostHolds(size_t before, bool acks_protect, bool quarantine_protects) {
+  // Living clients repeat the counts of the latches that the new primary has.
+  const Plan& plan = world_.plan;
+  RedisServer& old = host(before).redis();
+  RedisServer& chosen = host(PrimaryOf(ShardOf(before))).redis();
+  const bool repeated =
+      !UsesRedisson(plan) && !plan.Has(FaultKind::kCrash) && !plan.Has(FaultKind::kCrashMany);
+  const bool keeps_latches =
+      repeated && std::none_of(plan.objects.begin(), plan.objects.end(), [&](const auto& each) {
+        return each.kind == Kind::kLatch && old.Has(plan.KeyOf(each)) &&
+               !chosen.Has(plan.KeyOf(each));
+      });
+  world_.oracle.FailedOver(now() + LongestLease(plan) + 100 * kMilli, acks_protect,
+                           quarantine_protects && plan.quarantine_ms > 0, keeps_latches);
 }
 
 void ReplicatedGroup::GoDown(Host& host, bool silently) {
@@ -245,7 +256,7 @@ void ReplicatedGroup::Look(size_t i) {
   if (IsPrimary(i) || !primary_here) node.hung_long = false;
   if (IsPrimary(i)) return;
   // An old primary still grants.
-  if (primary_here) LostHolds(true, !node.hung_long);
+  if (primary_here) LostHolds(i, true, !node.hung_long);
   if (!Reachable(i) || replication_.PrimaryOf(i) == PrimaryOf(ShardOf(i))) return;
   if (node.demoted_at == kNever) node.demoted_at = now() + AWhile();
   if (now() < node.demoted_at) return;
@@ -279,7 +290,7 @@ void ReplicatedGroup::Promote(size_t shard) {
   const size_t before = std::exchange(primaries_[shard], chosen);
   replication_.Promote(chosen);
   nodes_[chosen].replica_seen = now();
-  LostHolds(MayTrustAcks(shard), true);
+  LostHolds(before, MayTrustAcks(shard), true);
   Promoted(shard, before);
 }
 

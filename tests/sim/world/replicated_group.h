@@ -116,7 +116,7 @@ class ReplicatedGroup : public ServerGroup {
   // Addresses at which clients of the minority find a server that does not know of the promotion.
   virtual std::vector<Address> OnMinoritySide(size_t node) = 0;
   // Holds may be lost, except those that acks or a quarantine protect.
-  void LostHolds(bool acks_protect, bool quarantine_protects);
+  void LostHolds(size_t before, bool acks_protect, bool quarantine_protects);
   // Returns true if the replicas had everything that was acknowledged.
   virtual bool MayTrustAcks(size_t) { return true; }
   // Completes the moves of slots to or from that shard.

@@ -286,7 +286,7 @@ int64_t World::LongestTtl(const std::string& key) const {
   // The longest heartbeat is 10 s. A simple lock's placeholder lives as long as its queue.
   if (ends({".queue", ".waiters", ".writers", ".observers"})) return 30 * kSecond + steps;
   for (const SharedObject& each : plan_.objects) {
-    if (each.kind == Kind::kSemaphore && key == KeyOf(each))
+    if (each.kind == Kind::kSemaphore && key == plan_.KeyOf(each))
       return kDay + 600 * kSecond + lease + steps;
     if (each.kind == Kind::kLatch && IsOfLatch(key)) return 600 * kSecond + steps;
   }
@@ -369,7 +369,7 @@ void World::CheckNothingHeld() {
       const bool stays =
           StaysAfterRelease(key) ||
           std::any_of(plan_.objects.begin(), plan_.objects.end(), [&](const auto& it) {
-            return it.kind == Kind::kSemaphore && KeyOf(it) == key;  // its capacity
+            return it.kind == Kind::kSemaphore && plan_.KeyOf(it) == key;  // its capacity
           });
       // A late request may keep its place in a queue until it is overdue. The record of a waiter
       // whose queue was deleted stays until no client has waited for a while.
@@ -384,15 +384,11 @@ void World::CheckNothingHeld() {
   }
 }
 
-std::string World::KeyOf(const SharedObject& object) const {
-  return absl::StrCat(plan_.prefixed ? kKeyPrefix : "", object.name);
-}
-
 bool World::IsOfLatch(const std::string& key) const {
   return std::any_of(plan_.objects.begin(), plan_.objects.end(), [&](const auto& it) {
     return it.kind == Kind::kLatch &&
-           (key == KeyOf(it) ||
-            absl::StartsWith(key, absl::StrCat("redlatch:2:{", KeyOf(it), "}:")));
+           (key == plan_.KeyOf(it) ||
+            absl::StartsWith(key, absl::StrCat("redlatch:2:{", plan_.KeyOf(it), "}:")));
   });
 }
 
@@ -401,7 +397,7 @@ bool World::IsOfLatch(const std::string& key) const {
 bool World::LastsForEver(const std::string& key) const {
   return UsesRedisson(plan_) &&
          std::any_of(plan_.objects.begin(), plan_.objects.end(), [&](const SharedObject& it) {
-           const std::string name = absl::StrCat("{", KeyOf(it), "}");
+           const std::string name = absl::StrCat("{", plan_.KeyOf(it), "}");
            switch (it.redisson) {
              case Redisson::kFencedLock:
                return key == absl::StrCat("redisson_lock_token:", name);
@@ -410,10 +406,10 @@ bool World::LastsForEver(const std::string& key) const {
                       key == absl::StrCat("redisson_lock_timeout:", name);
              case Redisson::kSemaphore:
              case Redisson::kExpirableSemaphore:
-               return key == KeyOf(it) || key == absl::StrCat(name, ":timeout") ||
+               return key == plan_.KeyOf(it) || key == absl::StrCat(name, ":timeout") ||
                       key == absl::StrCat("redlatch:2:", name, ":redisson.permits");
              case Redisson::kLatch:
-               return key == KeyOf(it);
+               return key == plan_.KeyOf(it);
              default:
                return false;
            }
@@ -426,7 +422,7 @@ void World::SetNumbers(bool at_first) {
   if (!UsesRedisson(plan_)) return;
   for (const SharedObject& each : plan_.objects) {
     const bool sets = each.kind == Kind::kSemaphore || (each.kind == Kind::kLatch && at_first);
-    const std::string key = KeyOf(each);
+    const std::string key = plan_.KeyOf(each);
     for (const auto& host : group_->hosts()) {
       if (!sets || !host->up() || host->hangs() || host->redis().Has(key)) continue;
       host->redis().Execute({"SET", key, absl::StrCat(each.capacity)});
@@ -554,14 +550,16 @@ void World::Excuse(const Fault& fault) {
 
 // Living clients repeat the counts that an older copy lacks, if the copy has the latch.
 bool World::LosesCounts(const Fault& fault) {
-  if (fault.kind != FaultKind::kRestartOld || UsesRedisson(plan_) || plan_.Has(FaultKind::kCrash) ||
-      plan_.Has(FaultKind::kCrashMany)) {
+  if (UsesRedisson(plan_) || plan_.Has(FaultKind::kCrash) || plan_.Has(FaultKind::kCrashMany)) {
     return true;
   }
+  // The group knows what a new primary lacks.
+  if (fault.kind == FaultKind::kFailover || fault.kind == FaultKind::kTwoPrimaries) return false;
+  if (fault.kind != FaultKind::kRestartOld) return true;
   const std::vector<std::string> kept = old_copies_[&group_->HostOf(fault)].Keys();
   return std::any_of(plan_.objects.begin(), plan_.objects.end(), [&](const SharedObject& each) {
     return each.kind == Kind::kLatch &&
-           std::find(kept.begin(), kept.end(), KeyOf(each)) == kept.end();
+           std::find(kept.begin(), kept.end(), plan_.KeyOf(each)) == kept.end();
   });
 }
 
@@ -715,7 +713,7 @@ void World::Restart(const Fault& fault, Host& host) {
   if (old) data = old_copies_[&host];
   if (LosesData(fault.kind) && plan_.restart_delay_ms == 0 && group_->Decides(host)) {
     const int64_t until = kernel_.now() + fault.length_ms * kMilli + LongestLease(plan_);
-    old&& plan_.fsync ? oracle_.FailedOver(until, /*acks_protect=*/true, false)
+    old&& plan_.fsync ? oracle_.FailedOver(until, /*acks_protect=*/true, false, false)
     : old             ? oracle_.LostWrites(until)
                       : oracle_.LostData(until);
   }

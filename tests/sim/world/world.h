@@ -68,7 +68,6 @@ class World {
   void CheckCompanions(const Keyspace& keys);
   void CheckSize(Host& host);
   void CheckNothingHeld();
-  std::string KeyOf(const SharedObject& object) const;
   bool IsOfLatch(const std::string& key) const;
   bool LastsForEver(const std::string& key) const;
   void SetNumbers(bool at_first);
