@@ -157,27 +157,30 @@ enum class Faults : uint8_t {
   kAlike,        // all are of one kind
   kLoseNothing,  // see LosesNothing()
   kPass,         // clients and servers continue afterwards, with all their data
-  kEndings,      // clients end one by one, and nothing else is wrong
+  kApart,        // clients end, or servers fail over, one by one, and nothing else is wrong
 };
 
 FaultKind AnyFault(Random& random, const Plan& plan, Faults which) {
   constexpr FaultKind kPassing[] = {
       FaultKind::kHoldUp, FaultKind::kHoldDown, FaultKind::kCut,   FaultKind::kPartition,
       FaultKind::kDelay,  FaultKind::kSwallow,  FaultKind::kPause, FaultKind::kStopServer};
-  if (which == Faults::kAlike && !plan.faults.empty()) return plan.faults[0].kind;
+  const bool alike = which == Faults::kAlike || which == Faults::kApart;
+  if (alike && !plan.faults.empty()) return plan.faults[0].kind;
   if (which == Faults::kPass) return kPassing[random.Below(std::size(kPassing))];
-  if (which == Faults::kEndings) return FaultKind::kCrash;
+  if (which == Faults::kApart) {
+    return Replicated(plan.group) && random.OneIn(2) ? FaultKind::kFailover : FaultKind::kCrash;
+  }
   if (which == Faults::kLoseNothing) {
     return random.OneIn(3) ? FaultKind::kFlushScripts : FaultKind::kKillPubSub;
   }
   return static_cast<FaultKind>(random.Below(static_cast<uint64_t>(FaultKind::kCount)));
 }
 
-// Faults come at any time until `span_ms`; those of kEndings come far apart.
+// Faults come at any time until `span_ms`; those of kApart come far apart.
 void AddFaults(Random& random, Plan& plan, const PlanLimits& limits, Faults which,
                int64_t span_ms) {
   const bool few = which == Faults::kAny || which == Faults::kAlike;
-  const bool apart = which == Faults::kEndings;
+  const bool apart = which == Faults::kApart;
   const uint64_t count = few ? 1 + random.Below(random.OneIn(3) ? 12 : 4) : apart ? 5 : 12;
   for (int tries = 0; plan.faults.size() < count && tries < 1000; ++tries) {
     const auto nth = static_cast<int64_t>(plan.faults.size());
@@ -554,11 +557,11 @@ Plan MakeOwnPlan(Random& random, const PlanLimits& limits) {
   if (random.OneIn(8) && possible) which = Faults::kLoseNothing;
   plan.brief = random.OneIn(8) && unprotected && all_faults;
   if (plan.brief) which = Faults::kPass;
-  // Clients that end give back what they cache. No other fault explains then why a lock stays
-  // taken.
-  const bool endings = random.OneIn(8) && unprotected && all_faults && !plan.brief;
-  if (endings) {
-    which = Faults::kEndings;
+  // Clients that end give back what they cache, and repeat what a failover loses. No other fault
+  // explains then why a lock stays taken.
+  const bool apart = random.OneIn(8) && unprotected && all_faults && !plan.brief;
+  if (apart) {
+    which = Faults::kApart;
     plan.late_one_in = plan.latest_us = 0;
     for (SharedObject& each : plan.objects) {
       each.stop_margin_ms = each.grace_ms = 0;
@@ -566,16 +569,16 @@ Plan MakeOwnPlan(Random& random, const PlanLimits& limits) {
     }
   }
   // Longer leases have later heartbeats, which do not replace a lost message too soon.
-  if (plan.brief || endings || (which == Faults::kLoseNothing && unprotected)) {
+  if (plan.brief || apart || (which == Faults::kLoseNothing && unprotected)) {
     for (SharedObject& each : plan.objects) {
-      each.lease_ms = endings ? 10'000 : 30'000;
+      each.lease_ms = apart ? 10'000 : 30'000;
       if (each.at_most_ms > 0) each.at_most_ms = std::max(each.at_most_ms, each.lease_ms);
     }
   }
   const bool soon = which == Faults::kLoseNothing || which == Faults::kPass;
-  const int64_t span_ms = endings ? 30'000
-                          : soon  ? OneOf(faults, {100, 2000})
-                                  : OneOf(faults, {500, 3000, 15'000, 30'000});
+  const int64_t span_ms = apart  ? 30'000
+                          : soon ? OneOf(faults, {100, 2000})
+                                 : OneOf(faults, {500, 3000, 15'000, 30'000});
   AddClients(clients, plan, {.native = random.OneIn(2), .patient = random.OneIn(4)},
              calm ? 500 : span_ms);
   if (plan.restart_delay_ms > 0 && !plan.administers && all_faults && random.OneIn(4)) {

@@ -7,14 +7,14 @@ namespace {
 class LockStateReleaseTest : public LockStateTest {
  protected:
   // The server stays silent until the client gives up. Returns how often it was asked.
-  int AskInVain() {
+  int AskInVain(bool may_have_executed = true) {
     int tries = 0;
     while (!state().next_request_at().is_infinite()) {
       PassTo(state().next_request_at());
       const std::optional<Request> request = Next();
       if (!request) break;
       ++tries;
-      Deliver(*request, Silence());
+      Deliver(*request, Silence(may_have_executed));
     }
     return tries;
   }
@@ -226,16 +226,57 @@ TEST_F(LockStateReleaseTest, OptionsOutliveEventThatEndsHold) {
   EXPECT_FALSE(options.expired()) << "a user's destructor would run under the entry's mutex";
 }
 
-TEST_F(LockStateReleaseTest, LateRenewalProlongsCleanup) {
-  Waiter& waiter = Hold();
-  const Request renewal = FetchDue<RenewRequest>();
-  Release(waiter.hold);
-  Pass(kThird);
-  Deliver(renewal, HoldRef());
-  const base::Instant renewed = now();
-  Deliver(Fetch<ReleaseRequest>(), Silence());
-  AskInVain();
-  EXPECT_EQ(now(), renewed + kLease);
+// Until when a release is repeated: nothing may be left at the server then.
+TEST_F(LockStateReleaseTest, LastsAsLongAsServerMayHaveTheGrant) {
+  struct Case {
+    const char* what;
+    Want want;
+    std::function<void(Waiter&)> events;  // the last of them leads to the latest end
+    absl::Duration more = kLease;
+  };
+  const Want manual = {.lease = 2 * kLease, .manual = true};
+  Request renewal;
+  for (const Case& each : std::vector<Case>{
+           {"a renewal is in flight", {}, [&](Waiter& it) { Release(it.hold); }},
+           {"it is answered after the release",
+            {},
+            [&](Waiter& it) {
+              Release(it.hold);
+              Pass(kThird);
+              Deliver(renewal, HoldRef());
+            }},
+           {"it goes unanswered after the release",
+            {},
+            [&](Waiter& it) {
+              Release(it.hold);
+              Pass(kThird);
+              Deliver(renewal, Silence());
+            }},
+           {"it went unanswered", {}, [&](Waiter&) { Deliver(renewal, Silence()); }},
+           {"it was answered late", {}, [&](Waiter&) { Deliver(renewal, HoldRef()); }},
+           {"a hold without renewals is checked", manual,
+            [&](Waiter& it) {
+              Release(it.hold);
+              Deliver(renewal, HoldRef());
+            },
+            2 * kLease}}) {
+    SCOPED_TRACE(each.what);
+    Make({});
+    Waiter& waiter = Hold(each.want);
+    if (each.want.manual) {
+      Pass(kThird);
+      state().OnForced(state().grant_id(), now());
+      renewal = Fetch<RenewRequest>();
+    } else {
+      renewal = FetchDue<RenewRequest>();
+      Pass(kThird);
+    }
+    each.events(waiter);
+    const base::Instant last = now();
+    Release(waiter.hold);
+    AskInVain();
+    EXPECT_EQ(now(), last + each.more);
+  }
 }
 
 TEST_F(LockStateReleaseTest, UnansweredAcquireProlongsCleanup) {
@@ -250,6 +291,23 @@ TEST_F(LockStateReleaseTest, UnansweredAcquireProlongsCleanup) {
   // The server has forgotten the grant, but has no tombstone yet.
   Deliver(Fetch<ReleaseRequest>(), NotHeld());
   EXPECT_TRUE(state().idle());
+}
+
+TEST_F(LockStateReleaseTest, HeartbeatThatFailsAfterTheGrantLeavesTombstone) {
+  Waiter& waiter = Queue();
+  const Request heartbeat = FetchDue<AcquireRequest>();
+  DeliverGrant(GrantOf(heartbeat));
+  Deliver(heartbeat, Silence());
+  EXPECT_TRUE(FetchReleaseOf(waiter.hold).leaves_tombstone());
+}
+
+TEST_F(LockStateReleaseTest, OutlastsAcquireThatMayComeLate) {
+  Waiter& waiter = Answered(Silence());
+  Deliver(FetchDue<AcquireRequest>(), Granted());
+  const base::Instant over = now() + 2 * kLease;  // a lease, and three heartbeats of a third each
+  Release(waiter.hold);
+  AskInVain(/*may_have_executed=*/false);
+  EXPECT_EQ(now(), over);
 }
 
 TEST_F(LockStateReleaseTest, AcquireTakesPostponedReleaseAlong) {
