@@ -37,6 +37,8 @@ TEST_F(JointHoldStateTest, IsLostWithFirstLostPart) {
   EXPECT_TRUE(both_->Lost(At(1)).stop_requested());
   b_->Fire();
   EXPECT_TRUE(lost.stop_requested());
+  both_.reset();
+  a_->Fire();  // the joint one is gone
 }
 
 TEST_F(JointHoldStateTest, HasTokenPerUniqueName) {
