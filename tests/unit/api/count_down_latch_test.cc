@@ -7,6 +7,8 @@
 #include "gtest/gtest.h"
 #include "lua/scripts.h"
 #include "redlatch/client.h"
+#include "src/lock/client_core.h"
+#include "tests/support/await.h"
 #include "tests/support/fake_server.h"
 
 namespace redlatch {
@@ -36,6 +38,30 @@ TEST(CountDownLatch, OpenerWakesAllWindowsOfWaiters) {
   const std::lock_guard lock(mu);
   ASSERT_GE(ids.size(), 3U);
   EXPECT_EQ(ids[0], ids[2]);
+}
+
+// The old server answers a count; before the thread notes that, the client has a new connection.
+TEST(CountDownLatch, CountIsRepeatedIfItsAnswerIsNotedAfterAFailover) {
+  internal::Counts* counts = nullptr;
+  std::string first;
+  std::atomic<int> sent{0};
+  FakeServer server([&](const FakeServer::Asked& asked) -> std::optional<std::string> {
+    if (asked.command[0] != "EVALSHA") return FakeServer::Polite(asked);
+    if (asked.command[1] == lua::kLatchCreate.sha1) return Bulk("made 1");
+    if (asked.command[1] != lua::kLatchCountDown.sha1) return FakeServer::Polite(asked);
+    if (first.empty()) {
+      first = asked.command[9];
+      counts->RepeatAll();
+    }
+    if (asked.command[9] == first) ++sent;
+    return Bulk("1 1000");
+  });
+  const absl::StatusOr<Client> client = Client::Connect(server.url());
+  ASSERT_TRUE(client.ok()) << client.status();
+  counts = &client->core()->counts();
+  EXPECT_TRUE(CountDownLatch(*client, "start", 2).CountDown().ok());
+  EXPECT_TRUE(CountDownLatch(*client, "end", 2).CountDown().ok());
+  EXPECT_TRUE(support::Await([&] { return sent > 1; }));
 }
 
 }  // namespace

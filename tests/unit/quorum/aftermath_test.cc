@@ -76,14 +76,22 @@ class Server {
 
 class QuorumAftermath : public FakeQuorumTest {
  protected:
-  bool Acquires() {
-    const Result result = Run(
-        quorum_,
-        internal::AcquireRequest{.grant = 7, .terms = {.lease = absl::Seconds(30)}, .attempt = 1});
+  bool Acquires(uint32_t tokens = 1) {
+    const Result result =
+        Run(quorum_,
+            internal::AcquireRequest{
+                .grant = 7, .terms = {.lease = absl::Seconds(30)}, .attempt = 1, .amount = tokens});
     return std::holds_alternative<internal::AcquireGranted>(result.acquire());
   }
   bool Releases() {
     return std::holds_alternative<internal::Freed>(Run(quorum_, internal::ReleaseRequest()).what);
+  }
+
+  // A cancellation refuses later requests; a release would not.
+  void ExpectRefusal(const Ran& told) {
+    ASSERT_EQ(told.script, lua::kQuorumCancel.name);
+    EXPECT_EQ(told.args[0], grant_);
+    EXPECT_GE(std::stoll(told.args[1]), 20'000);
   }
 
   std::array<Server, 3> servers_;
@@ -103,12 +111,26 @@ TEST_F(QuorumAftermath, LateNodeIsToldToRefuse) {
   last_.Answer(lua::kQuorumAcquire, redis::MarkMayHaveExecuted(absl::UnavailableError("cut")));
   EXPECT_TRUE(Acquires());
   EXPECT_TRUE(Releases());
-  // A cancellation refuses later requests; a release would not.
-  const Ran told = last_.ran().back();
-  ASSERT_EQ(told.script, lua::kQuorumCancel.name);
-  EXPECT_EQ(told.args[0], grant_);
-  EXPECT_GE(std::stoll(told.args[1]), 20'000);
+  ExpectRefusal(last_.ran().back());
   EXPECT_EQ(servers_[0].ran().back().script, lua::kQuorumRelease.name);
+}
+
+TEST_F(QuorumAftermath, LateNodeIsToldToRefuseFailedTry) {
+  servers_[0].Answer(lua::kQuorumAcquire, Text("busy 1000"));
+  last_.Answer(lua::kQuorumAcquire, redis::MarkMayHaveExecuted(absl::UnavailableError("cut")));
+  EXPECT_FALSE(Acquires());
+  ExpectRefusal(last_.ran().back());
+}
+
+TEST_F(QuorumAftermath, NodesRaiseTheirFenceToTheLastTokenOfABlock) {
+  for (size_t i = 0; i < 3; ++i) {
+    servers_[i].Answer(lua::kQuorumAcquire, Text(absl::StrCat("granted ", 50 + i, " 30000 0 1")));
+  }
+  EXPECT_TRUE(Acquires(/*tokens=*/5));
+  for (const Server& each : servers_) {
+    ASSERT_EQ(each.ran().back().script, lua::kQuorumRaise.name);
+    EXPECT_EQ(each.ran().back().args[1], "56");
+  }
 }
 
 TEST_F(QuorumAftermath, ReconnectedNodeIsToldOfRelease) {

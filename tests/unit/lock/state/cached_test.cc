@@ -87,6 +87,15 @@ TEST_F(LockStateCachedTest, UnusedGrantGoesBackAtRecall) {
   EXPECT_TRUE(state().idle());
 }
 
+TEST_F(LockStateCachedTest, RecallThatOvertakesItsGrantEndsCaching) {
+  Acquire(Cacheable());
+  const Request request = Fetch<AcquireRequest>();
+  Recall(state().grant_id());
+  Deliver(request, Granted());
+  EXPECT_EQ(Unlock(1).kind, Kind::kUnconfirmed);
+  Fetch<ReleaseRequest>();
+}
+
 TEST_F(LockStateCachedTest, UnusedGrantGoesBackIfUnsubscribed) {
   Cache();
   state().OnUnsubscribed(now());
