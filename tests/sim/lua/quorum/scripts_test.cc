@@ -18,13 +18,12 @@ class QuorumNode : public ::testing::Test {
     keys.insert(keys.end(), own.begin(), own.end());
     return server_->Eval(script, keys, args).text;
   }
-  // The script behind that text, which runs at the same time.
-  std::string EvalAfter(const std::string& first, const LuaScript& script, const Words& own,
-                        const Words& args) {
-    const std::string body = first + std::string(script.body);
-    return Eval({.name = script.name, .body = body}, own, args);
+  // So much later than the node's clock when it runs the next script.
+  std::string Clock(int64_t ahead_us = 0) const {
+    return absl::StrCat(server_->clock() + 50 + ahead_us);
   }
   std::string Holder() { return server_->Text({"GET", "orders"}); }
+  std::string Fence() { return server_->Text({"GET", "fence"}); }
 
   const std::unique_ptr<ScriptServer> server_ = std::make_unique<ScriptServer>();
 };
@@ -50,38 +49,30 @@ class QuorumVote : public QuorumNode {
     EXPECT_TRUE(Takes(client).starts_with("granted "));
     EXPECT_TRUE(Takes(waiter).starts_with("queued "));
   }
-  // Its first attempt; its ticket is this far behind the node's clock.
-  std::string TakesLate(Client& client, const std::string& late_us) {
+  // Its first attempt, with this proposal for token and ticket.
+  std::string Proposes(Client& client, const std::string& proposal) {
     client.request.ticket = "0";
     ++client.request.attempt;
-    return Run(client, "take",
-               absl::StrCat("local time = redis.call('TIME')\n"
-                            "local proposed = string.format('%.0f', time[1] * 1000000 + time[2] - ",
-                            late_us,
-                            ")\n"
-                            "redis.call('SET', 'proposed', proposed)\n"
-                            "ARGV[#ARGV] = proposed .. ' take'\n"));
+    return Run(client, "", proposal);
   }
-  // Its first attempt, with a proposal by the node's own clock, as most often.
-  std::string TakesAtOnce(Client& client) {
-    client.request.ticket = "0";
-    ++client.request.attempt;
-    return Run(client, "",
-               "local time = redis.call('TIME')\n"
-               "ARGV[#ARGV] = string.format('%.0f', time[1] * 1000000 + time[2])\n");
-  }
+  // The same by the node's own clock, as most often.
+  std::string TakesAtOnce(Client& client) { return Proposes(client, Clock()); }
   // Its next attempt, for which it wants a vote by message.
   std::string TakesSecretly(Client& client) {
     ++client.request.attempt;
     return Run(client, kSecret + std::string(" take"));
   }
-  // A plain release that proposes a token this much later than the node's clock.
-  std::string Releases(const Client& client, const std::string& late_us = "1000") {
-    return EvalAfter(
-        "local time = redis.call('TIME')\n"
-        "ARGV[2] = string.format('%.0f', time[1] * 1000000 + time[2] + " +
-            late_us + ")\nredis.call('SET', 'proposed', ARGV[2])\n",
-        lua::kQuorumRelease, {"turn"}, {client.request.grant, ""});
+  // A plain release that proposes a token.
+  std::string Releases(const Client& client, const std::string& proposal) {
+    return Eval(lua::kQuorumRelease, {"turn"}, {client.request.grant, proposal});
+  }
+  std::string Releases(const Client& client) { return Releases(client, Clock(1000)); }
+  // A release with a tombstone that queues a fresh grant.
+  std::string ReleasesAndWaits(const Client& client, const Client& fresh) {
+    Words args = {client.request.grant, "0 0 5000", client.request.owner};
+    for (std::string& arg : fresh.request.Args()) args.push_back(std::move(arg));
+    args.push_back("0");
+    return Eval(lua::kQuorumRelease, {"gone", "gone of fresh", "turn"}, args);
   }
   // The vote's words, without the clock.
   static std::vector<std::string> VoteIn(const std::string& message) {
@@ -116,11 +107,11 @@ class QuorumVote : public QuorumNode {
     words.insert(words.begin(), client.request.grant);
     return Eval(lua::kQuorumCancel, {"gone", "turn"}, words);
   }
-  // `first`: what runs before the script, at the same time.
-  std::string Run(const Client& client, const std::string& mode, const std::string& first = {}) {
+  std::string Run(const Client& client, const std::string& mode,
+                  const std::string& proposal = "0 ") {
     Words args = client.request.Args();
-    args.push_back("0 " + mode);
-    return EvalAfter(first, lua::kQuorumAcquire, {"gone", "turn"}, args);
+    args.push_back(proposal + mode);
+    return Eval(lua::kQuorumAcquire, {"gone", "turn"}, args);
   }
 };
 
@@ -155,6 +146,8 @@ TEST_F(QuorumVote, GivenBackGoesToFirstWaiter) {
   EXPECT_EQ(first_.inbox.Next(), absl::StrCat("look ", first_.request.grant, " orders"));
   EXPECT_EQ(second_.inbox.Next(), "");
   EXPECT_EQ(Turn(), first_.request.grant);
+  EXPECT_EQ(Cancels(first_, 1), "left look 100");
+  EXPECT_EQ(Turn(), second_.request.grant) << "the turn of one that leaves is the next one's";
 }
 
 TEST_F(QuorumVote, GivenBackByFirstWaiterReturnsToIt) {
@@ -172,16 +165,38 @@ TEST_F(QuorumVote, GivenBackByFirstWaiterReturnsToIt) {
 // Otherwise each node would have its own order, and be reserved for another waiter.
 TEST_F(QuorumVote, LateWaiterIsQueuedAtItsProposal) {
   EXPECT_TRUE(Takes(second_).starts_with("granted "));
-  EXPECT_EQ(TakesLate(first_, "900000").substr(0, 7), "queued ");
-  EXPECT_EQ(server_->Text({"ZSCORE", "queue", first_.request.grant}),
-            server_->Text({"GET", "proposed"}));
+  const std::string proposal = Clock(-900'000);
+  EXPECT_TRUE(Proposes(first_, proposal + " take").starts_with("queued "));
+  EXPECT_EQ(server_->Text({"ZSCORE", "queue", first_.request.grant}), proposal);
 }
 
 TEST_F(QuorumVote, ProposalFarFromClockIsIgnored) {
-  EXPECT_TRUE(Takes(second_).starts_with("granted "));
-  EXPECT_EQ(TakesLate(first_, "1000000").substr(0, 7), "queued ");
-  EXPECT_GT(server_->Text({"ZSCORE", "queue", first_.request.grant}),
-            server_->Text({"GET", "proposed"}));
+  Takes(first_);  // so that there is a fence
+  ReleasesPlainly(first_);
+  for (const int64_t ahead_us : {-1'000'000, 1'001'000}) {
+    for (const std::string mode : {"", " take"}) {  // with and without the fast paths
+      SCOPED_TRACE(absl::StrCat(ahead_us, mode));
+      Client holder = Made('3', "0"), waiter = Made('4', "0");
+      const std::string proposal = Clock(ahead_us);
+      EXPECT_THAT(Proposes(holder, proposal + mode), StartsWith("granted "));
+      EXPECT_NE(Fence(), proposal);
+      EXPECT_THAT(Proposes(waiter, proposal + " " + kSecret + mode), StartsWith("queued "));
+      EXPECT_NE(server_->Text({"ZSCORE", "queue", waiter.request.grant}), proposal);
+      EXPECT_EQ(Releases(holder, proposal), "released look 30000");
+      EXPECT_NE(Fence(), proposal);
+      ReleasesPlainly(waiter);
+    }
+  }
+}
+
+TEST_F(QuorumVote, ProposedTokenIsGrantedOnce) {
+  const std::string proposal = Clock(1000);
+  Takes(first_);  // so that there is a fence
+  for (Client* client : {&first_, &second_}) {
+    ReleasesPlainly(first_);
+    EXPECT_THAT(Proposes(*client, proposal), StartsWith("granted "));
+    EXPECT_EQ(Fence() > proposal, client == &second_);
+  }
 }
 
 // So that a grant that other nodes have, and this one lost, can be healed.
@@ -213,6 +228,8 @@ TEST_F(QuorumVote, CancelOfOldAttemptKeepsLaterVote) {
   EXPECT_TRUE(Takes(first_).starts_with("granted "));
   EXPECT_TRUE(Takes(first_).starts_with("granted "));
   EXPECT_EQ(Cancels(first_, 1), "unknown");
+  first_.request.attempt = 1;
+  EXPECT_EQ(Run(first_, "take"), "busy 0") << "nor does a late request";
   EXPECT_EQ(Holder(), first_.request.grant + " 2");
   EXPECT_EQ(Cancels(first_, 2), "passed_on");
   EXPECT_EQ(Holder(), "");
@@ -239,6 +256,15 @@ TEST_F(QuorumVote, ReleaseRemovesOwnQueueEntry) {
   EXPECT_EQ(Turn(), first_.request.grant);
   EXPECT_EQ(server_->Integer({"ZCARD", "queue"}), 1);
   EXPECT_EQ(server_->Integer({"HLEN", "waiters"}), 1);
+}
+
+TEST_F(QuorumVote, ReleaseKeepsOutGrantsThatAreOver) {
+  EXPECT_EQ(ReleasesAndWaits(first_, second_), "not_held");
+  EXPECT_EQ(Takes(first_), "gone") << "a late request";
+  server_->Command({"RENAME", "gone", "gone of fresh"});  // the fresh grant was given up
+  Takes(first_);
+  EXPECT_EQ(ReleasesAndWaits(first_, second_), "released gone");
+  EXPECT_EQ(server_->Integer({"EXISTS", "orders", "queue"}), 0);
 }
 
 TEST_F(QuorumVote, YieldLetsOtherGoFirstOnce) {
@@ -286,13 +312,16 @@ TEST_F(QuorumVote, DeletedRecordsGetTtlAgain) {
 }
 
 TEST_F(QuorumVote, ReservedNodeRefusesOthers) {
-  TakesAndIsAwaited(first_, second_);
-  EXPECT_EQ(Cancels(first_, 1), "passed_on look 100");
-  Client third = Made('3', "500");
-  EXPECT_TRUE(Takes(third).starts_with("queued 100 "));
-  EXPECT_EQ(Turn(), second_.request.grant);
-  server_->Pass(101);  // the waiter did not come
-  EXPECT_TRUE(Takes(third).starts_with("granted "));
+  for (const char* ticket : {"500", "3000"}) {
+    server_->Command({"FLUSHALL"});
+    TakesAndIsAwaited(first_, second_);
+    EXPECT_EQ(Cancels(first_, first_.request.attempt), "passed_on look 100");
+    Client third = Made('3', ticket);
+    EXPECT_TRUE(Takes(third).starts_with("queued 100 "));
+    EXPECT_EQ(Turn(), second_.request.grant);
+    server_->Pass(101);  // the waiter did not come
+    EXPECT_TRUE(Takes(third).starts_with("granted ")) << ticket;
+  }
 }
 
 TEST_F(QuorumVote, GivenBackAttemptIsNotGrantedLate) {
@@ -321,11 +350,11 @@ TEST_F(QuorumVote, ReleaseVotesForFirstWaiterByMessage) {
   EXPECT_TRUE(TakesSecretly(second_).starts_with("queued "));
   Client third = Made('3', "3000");
   EXPECT_TRUE(TakesSecretly(third).starts_with("queued "));
-  EXPECT_EQ(Releases(first_), "released look 2000");
+  const std::string token = Clock(1000);
+  EXPECT_EQ(Releases(first_, token), "released look 2000");
   EXPECT_EQ(Holder(), second_.request.grant + " 1");
   EXPECT_LE(server_->Integer({"PTTL", "orders"}), 2000);
-  const std::string token = server_->Text({"GET", "proposed"});
-  EXPECT_EQ(server_->Text({"GET", "fence"}), token);
+  EXPECT_EQ(Fence(), token);
   EXPECT_EQ(VoteIn(second_.inbox.Next()),
             (std::vector<std::string>{"vote", second_.request.grant, "1", token, "2000", "1",
                                       kSecret, "orders"}));
@@ -395,7 +424,6 @@ class QuorumRaise : public QuorumNode {
     return Eval(lua::kQuorumRaise, {"gone", "turn"},
                 {grant, absl::StrCat(last), absl::StrCat(lease_ms), "1"});
   }
-  std::string Fence() { return server_->Text({"GET", "fence"}); }
 };
 
 TEST_F(QuorumRaise, CountsIfGrantHasNode) {
