@@ -228,6 +228,15 @@ TEST_P(LockToken, GrowsThroughFlushAndFutureFence) {
   EXPECT_GT(Pttl(Fence()), 25 * 3'600'000 - 60'000);
 }
 
+TEST_P(LockToken, FenceIsKnownForADayAfterItsLastUse) {
+  for (int use = 1; use <= 3; ++use) {
+    Token(Of('a', use));
+    EXPECT_GE(Pttl(Fence()), 24 * 3'600'000);
+    Release(Of('a', use));
+    server_->Pass(1'000'000);
+  }
+}
+
 TEST_P(LockToken, UnusedOnesOfLastBlockAreReturned) {
   Request request = Of('a');
   request.amount = 4096;

@@ -150,12 +150,13 @@ TEST_F(RedissonReadWriteScripts, LockOfVeryManyDeadReadersBecomesFree) {
 TEST_F(RedissonReadWriteScripts, UnseenHoldsKeepTheLock) {
   for (const std::string holds : {"9", "1e9", "inf", "nan"}) {
     server_->Do({"FLUSHALL"});
+    Put({"SET", HoldOf(absl::StrCat(kJava, 0)), "1", "PX", "1000"});
     for (const Request& request : {Reader('a'), Of('a', 2)}) {
       Ask(request);
       PutReaders(1, holds);
       EXPECT_EQ(Release(request), kReleased);
       EXPECT_EQ(Mode(), "read");
-      EXPECT_EQ(Pttl(name_), 30000) << "it is as before";
+      EXPECT_GT(Pttl(name_), 29'000) << "about as before";
       server_->Do({"DEL", name_});
     }
   }

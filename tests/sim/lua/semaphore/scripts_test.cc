@@ -79,21 +79,21 @@ TEST_F(SemaphoreScripts, LongerTtlIsNotShortened) {
 }
 
 TEST_F(SemaphoreScripts, GrantMayHaveManyPermits) {
-  capacity_ = 5;
+  capacity_ = 6;
   EXPECT_EQ(Acquire(Many(3, 'a')), Granted());
   EXPECT_EQ(Acquire(Again(Many(3, 'a'))), Granted());
   EXPECT_EQ(Field(GrantId('a')), "3");
   EXPECT_EQ(Field("extra"), "2");
-  EXPECT_EQ(Outcome(Impatient(Many(3, 'b'))), "busy");
-  EXPECT_EQ(Acquire(Impatient(One('c'))), Granted());
+  EXPECT_EQ(Outcome(Impatient(Many(4, 'b'))), "busy");
+  EXPECT_EQ(Acquire(Impatient(Many(2, 'c'))), Granted());
   EXPECT_EQ(Acquire(Impatient(One('d'))), Granted());
   EXPECT_EQ(Outcome(Impatient(One('e'))), "busy");
-  EXPECT_EQ(Used(), 5);
+  EXPECT_EQ(Used(), 6);
   EXPECT_EQ(Release(One('d')), kReleased) << "past the weight of another";
-  EXPECT_EQ(Used(), 4);
+  EXPECT_EQ(Used(), 5);
   EXPECT_EQ(Release(Many(3, 'a')), kReleased);
   EXPECT_EQ(Release(Many(3, 'a')), kNotHeld);
-  EXPECT_EQ(Used(), 1);
+  EXPECT_EQ(Used(), 2);
   EXPECT_EQ(Acquire(Impatient(Many(4, 'b'))), Granted());
 }
 
@@ -222,7 +222,7 @@ TEST_F(SemaphoreQueue, LateReleaseOfExpiredGrantAdmitsNone) {
   Inbox b(*server_, Channel('b'));
   Ask(One('a'));
   Ask(One('x'));
-  for (int i = 1; i <= 3; ++i) Ask(One('b', i));
+  for (int i = 1; i <= 4; ++i) Ask(One('b', i));
   Expire(GrantId('x'));
   EXPECT_EQ(Release(One('x')), kReleased);
   EXPECT_EQ(b.Next(), GrantOf(One('b', 1)));
@@ -234,6 +234,10 @@ TEST_F(SemaphoreQueue, LateReleaseOfExpiredGrantAdmitsNone) {
   EXPECT_EQ(Used(), 2);
   EXPECT_EQ(Release(One('y')), kReleased);
   EXPECT_EQ(b.Next(), GrantOf(One('b', 2)));
+  Expire(GrantId('b', 1));
+  EXPECT_EQ(Release(One('b', 1), 0, 0, 5000), kReleased) << "one that leaves a tombstone";
+  EXPECT_EQ(b.Next(), GrantOf(One('b', 3)));
+  EXPECT_EQ(b.Next(), "");
 }
 
 // Each costs about a microsecond of the server's only thread.

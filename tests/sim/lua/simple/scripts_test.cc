@@ -191,6 +191,7 @@ TEST_F(NativeScripts, NativeAcquireOvertakesNoWaiterBehindDeadOnes) {
   Ask(Of('b'));
   EXPECT_EQ(Release(Of('a')), kReleased);
   EXPECT_FALSE(Set(Native('c'))) << "64 of them are gone, and the lock is free";
+  server_->Command({"DEL", name_});  // as it is when a lease ends
   EXPECT_EQ(Outcome(Impatient(Of('d'))), "busy");
   EXPECT_FALSE(Set(Native('c')));
   Check();
