@@ -24,6 +24,7 @@ struct Ran {
 class Server {
  public:
   std::atomic<bool> up{true};
+  std::atomic<bool> falls{false};  // it is down after the next script
 
   void Answer(const LuaScript& script, Reply reply) {
     const std::lock_guard lock(mu_);
@@ -57,6 +58,7 @@ class Server {
   Reply Run(const redis::ScriptCall& call) {
     Ran ran{.script = std::string(call.script->name), .args = {call.args.begin(), call.args.end()}};
     const std::lock_guard lock(mu_);
+    if (falls.exchange(false)) up = false;
     ran_.push_back(ran);
     const auto its = answers_.find(ran.script);
     return its != answers_.end() ? its->second : Text(UsualAnswer(*call.script, ran.args));
@@ -76,11 +78,13 @@ class Server {
 
 class QuorumAftermath : public FakeQuorumTest {
  protected:
-  bool Acquires(uint32_t tokens = 1) {
+  bool Acquires(uint32_t tokens = 1, bool wait = false) {
     const Result result =
-        Run(quorum_,
-            internal::AcquireRequest{
-                .grant = 7, .terms = {.lease = absl::Seconds(30)}, .attempt = 1, .amount = tokens});
+        Run(quorum_, internal::AcquireRequest{.grant = 7,
+                                              .terms = {.lease = absl::Seconds(30)},
+                                              .attempt = 5,
+                                              .wait = wait,
+                                              .amount = tokens});
     return std::holds_alternative<internal::AcquireGranted>(result.acquire());
   }
   bool Releases() {
@@ -133,6 +137,45 @@ TEST_F(QuorumAftermath, NodesRaiseTheirFenceToTheLastTokenOfABlock) {
   }
 }
 
+TEST_F(QuorumAftermath, NodeThatReturnsDoesNotQueueGrantThatHasEnded) {
+  servers_[0].Answer(lua::kQuorumAcquire, Text("granted 50 30000 0 1"));
+  servers_[1].Answer(lua::kQuorumAcquire, Text("queued 30000 0 9"));
+  last_.Answer(lua::kQuorumAcquire, redis::MarkMayHaveExecuted(absl::UnavailableError("cut")));
+  last_.falls = true;
+  EXPECT_FALSE(Acquires(1, /*wait=*/true));
+  EXPECT_THAT(servers_[0].ran().back().args.back(), ::testing::EndsWith(" queue"));
+  Run(quorum_, internal::CancelRequest());
+  last_.up = true;
+  EXPECT_TRUE(support::Await([this] { return last_.WasTold(grant_); }));
+  for (const Ran& each : last_.ran())
+    EXPECT_THAT(each.args.back(), Not(::testing::EndsWith(" queue")));
+}
+
+TEST_F(QuorumAftermath, ForcedGrantIsRefusedAsLongAsAnyNodeWouldHaveHadIt) {
+  for (size_t i = 0; i < 3; ++i) {
+    redis::Reply reply{.type = redis::Reply::Type::kArray};
+    reply.elements = {Text("released"), {}, Text(grant_), {}};
+    reply.elements[3].integer = i == 0 ? 20'000 : 10;
+    servers_[i].Answer(lua::kQuorumForceRelease, std::move(reply));
+  }
+  const std::vector<std::string> channels = {""};
+  EXPECT_TRUE(quorum_
+                  .RunScript(subject_, lua::kQuorumForceRelease, channels, "",
+                             base::Now() + absl::Seconds(10))
+                  .ok());
+  for (const Server& each : servers_) ExpectRefusal(each.ran().back());
+}
+
+TEST_F(QuorumAftermath, CancelOfRoundNamesItsAttempt) {
+  servers_[0].Answer(lua::kQuorumAcquire, Text("granted 50 30000 0 1"));
+  servers_[1].Answer(lua::kQuorumAcquire, Text("gone"));
+  last_.Answer(lua::kQuorumAcquire, Text("gone"));
+  EXPECT_FALSE(Acquires(1, /*wait=*/true));
+  const Ran cancel = servers_[0].ran().back();
+  EXPECT_EQ(cancel.script, lua::kQuorumCancel.name);
+  EXPECT_EQ(cancel.args.back(), "5") << "a later attempt stays";
+}
+
 TEST_F(QuorumAftermath, ReconnectedNodeIsToldOfRelease) {
   EXPECT_TRUE(Acquires());
   last_.up = false;
@@ -143,8 +186,8 @@ TEST_F(QuorumAftermath, ReconnectedNodeIsToldOfRelease) {
 }
 
 TEST_F(QuorumAftermath, NodeThatLostGrantIsHealed) {
-  EXPECT_TRUE(Acquires());
-  const std::string token = last_.ran().back().args.back();
+  EXPECT_TRUE(Acquires(/*tokens=*/5));
+  const int64_t token = std::stoll(last_.ran().back().args.back());
   last_.Answer(lua::kQuorumRenew, Text("not_held"));
   EXPECT_TRUE(
       std::holds_alternative<internal::StillHeld>(Run(quorum_, internal::RenewRequest()).what));
@@ -152,9 +195,9 @@ TEST_F(QuorumAftermath, NodeThatLostGrantIsHealed) {
   ASSERT_EQ(healed.script, lua::kQuorumRaise.name);
   ASSERT_EQ(healed.args.size(), 4U);
   EXPECT_EQ(healed.args[0], grant_);
-  EXPECT_EQ(healed.args[1], token);
+  EXPECT_EQ(healed.args[1], absl::StrCat(token + 4)) << "the last one of the block";
   EXPECT_GT(std::stoll(healed.args[2]), 0);
-  EXPECT_EQ(healed.args[3], "1");
+  EXPECT_EQ(healed.args[3], "5");
   EXPECT_EQ(servers_[0].ran().back().script, lua::kQuorumRenew.name);
 }
 

@@ -19,6 +19,7 @@ class QuorumVotes : public FakeQuorumTest {
     return std::make_unique<FakeNode>(its);
   }
   absl::StatusOr<redis::Reply> Reply(size_t node, const redis::ScriptCall& call) {
+    if (call.script->name == lua::kQuorumRaise.name) raised_to_ = std::string(call.args[1]);
     const std::vector<std::string> last = absl::StrSplit(std::string(call.args.back()), ' ');
     if (last.back() == "queue" || last.back() == "yield") {
       ++given_back_[node];
@@ -31,15 +32,18 @@ class QuorumVotes : public FakeQuorumTest {
   }
 
   internal::AcquireResult Asks(internal::Terms terms = {.lease = absl::Seconds(30)}) {
-    return Run(quorum_,
-               internal::AcquireRequest{
-                   .grant = 7, .terms = std::move(terms), .attempt = ++attempt_, .wait = true})
+    return Run(quorum_, internal::AcquireRequest{.grant = 7,
+                                                 .terms = std::move(terms),
+                                                 .attempt = ++attempt_,
+                                                 .wait = true,
+                                                 .amount = tokens_})
         .acquire();
   }
   // A message on the channel of that node.
-  void Tell(size_t node, uint32_t attempt, uint64_t token, const std::string& secret) {
-    tell_[node](absl::StrCat("vote ", grant_, " ", attempt, " ", token, " 2000 1 17 ", secret,
-                             " two words"));
+  void Tell(size_t node, uint32_t attempt, uint64_t token, const std::string& secret,
+            int claim_ms = 2000) {
+    tell_[node](absl::StrCat("vote ", grant_, " ", attempt, " ", token, " ", claim_ms, " 1 17 ",
+                             secret, " two words"));
   }
   void Votes(size_t node, uint64_t token) { Tell(node, attempt_, token, secrets_[node]); }
 
@@ -47,6 +51,8 @@ class QuorumVotes : public FakeQuorumTest {
   std::array<std::function<void(std::string_view)>, kNodes> tell_;
   std::array<std::string, kNodes> secrets_;
   std::array<int, kNodes> given_back_ = {};
+  std::string raised_to_;  // the last node whose fence was raised
+  uint32_t tokens_ = 1;
   uint32_t attempt_ = 0;
   std::vector<std::string> told_;
   Quorum quorum_{{.name = "redlock:nowhere",
@@ -60,7 +66,7 @@ class QuorumVotes : public FakeQuorumTest {
 
 TEST_F(QuorumVotes, MajorityIsToldAsOneGrant) {
   EXPECT_TRUE(std::holds_alternative<internal::AcquireQueued>(Asks()));
-  Votes(2, 50);
+  Tell(2, 1, 50, secrets_[2], /*claim_ms=*/8000);  // the shorter one counts
   EXPECT_THAT(told_, ElementsAre("vote " + grant_ + " two words"));
   told_.clear();
   Votes(0, 50);
@@ -111,6 +117,25 @@ TEST_F(QuorumVotes, VoteOfGivenBackAttemptIsNotCounted) {
   Votes(2, 50);
   Votes(0, 50);
   EXPECT_THAT(told_, Not(Contains(StartsWith("grant "))));
+}
+
+TEST_F(QuorumVotes, HealedNodeKnowsLastTokenOfBlock) {
+  tokens_ = 5;
+  Asks();
+  Votes(2, 50);
+  Votes(0, 50);
+  meanwhile_ = [](size_t node) { return node == 1 ? "not_held" : "held"; };
+  Run(quorum_, internal::RenewRequest());
+  EXPECT_EQ(raised_to_, "54");
+}
+
+TEST_F(QuorumVotes, RoundThatFailsDoesNotQueueGrantThatHasEnded) {
+  meanwhile_ = [&](size_t node) {
+    if (node == 2) meanwhile_ = nullptr, Run(quorum_, internal::CancelRequest());
+    return node == 2 ? "granted 50 30000 0 17" : "queued 30000 0 9";
+  };
+  Asks();
+  EXPECT_THAT(given_back_, Each(0));
 }
 
 class QuorumVotesInRound : public QuorumVotes, public ::testing::WithParamInterface<const char*> {};
