@@ -42,6 +42,14 @@ const Named* Find(std::string_view name) {
 
 }  // namespace
 
+void CommandSpec::Execute(Call& call) const {
+  try {
+    run(call);
+  } catch (const ErrorReply& reply) {
+    call.out.Error(reply.error);
+  }
+}
+
 std::string CommandSpec::LowerName() const {
   std::string lower = absl::AsciiStrToLower(std::string(name));
   for (char& letter : lower) {

@@ -73,6 +73,7 @@ struct CommandSpec {
   int first_key, last_key, key_step;  // in the notation of COMMAND
   void (*run)(Call& call);
 
+  void Execute(Call& call) const;
   bool is(CommandFlag flag) const { return (flags & flag) != 0; }
   bool accepts(size_t words) const {
     return arity >= 0 ? words == static_cast<size_t>(arity) : words >= static_cast<size_t>(-arity);
@@ -105,23 +106,30 @@ inline constexpr std::string_view kWrongType =
 inline constexpr std::string_view kNotAnInteger = "ERR value is not an integer or out of range";
 inline constexpr std::string_view kSyntaxError = "ERR syntax error";
 
-// The value of a key as T: null if there is none. If it is something else, replies WRONGTYPE and
-// sets `failed`.
+// What a command throws to reply with an error.
+struct ErrorReply {
+  std::string_view error;
+};
+
+// A word of the command as an integer.
+inline int64_t Integer(const Call& call, size_t i) {
+  int64_t number = 0;
+  return ParseInteger(call.Word(i), number) ? number : throw ErrorReply{kNotAnInteger};
+}
+
+// The value of the key that word 1 names, which must be a T: null if there is none.
 template <typename T>
-const T* Get(Call& call, std::string_view key, bool& failed) {
-  const Value* const value = call.keys.Find(key);
-  if (value == nullptr) return nullptr;
-  const T* const typed = std::get_if<T>(value);
-  failed = typed == nullptr;
-  if (failed) call.out.Error(kWrongType);
-  return typed;
+const T* Get(const Call& call) {
+  const Value* const value = call.keys.Find(call.Word(1));
+  if (value != nullptr && !std::holds_alternative<T>(*value)) throw ErrorReply{kWrongType};
+  return value == nullptr ? nullptr : &std::get<T>(*value);
 }
 
 // The same, for writing.
 template <typename T>
-T* GetMutable(Call& call, std::string_view key, bool& failed) {
-  if (Get<T>(call, key, failed) == nullptr) return nullptr;
-  return std::get_if<T>(call.keys.FindMutable(key));
+T* GetMutable(const Call& call) {
+  if (Get<T>(call) == nullptr) return nullptr;
+  return std::get_if<T>(call.keys.FindMutable(call.Word(1)));
 }
 
 extern const std::vector<CommandSpec> kKeyCommands, kStringCommands, kHashCommands, kListCommands,

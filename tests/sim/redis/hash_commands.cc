@@ -10,15 +10,12 @@ void ReplyWithField(Call& call, const std::string* field) {
 }
 
 void Hget(Call& call) {
-  bool failed = false;
-  const Hash* const hash = Get<Hash>(call, call.Word(1), failed);
-  if (!failed) ReplyWithField(call, hash == nullptr ? nullptr : hash->Find(call.Word(2)));
+  const Hash* const hash = Get<Hash>(call);
+  ReplyWithField(call, hash == nullptr ? nullptr : hash->Find(call.Word(2)));
 }
 
 void Hmget(Call& call) {
-  bool failed = false;
-  const Hash* const hash = Get<Hash>(call, call.Word(1), failed);
-  if (failed) return;
+  const Hash* const hash = Get<Hash>(call);
   call.out.Array(call.size() - 2);
   for (size_t i = 2; i < call.size(); ++i) {
     ReplyWithField(call, hash == nullptr ? nullptr : hash->Find(call.Word(i)));
@@ -26,41 +23,32 @@ void Hmget(Call& call) {
 }
 
 void Hexists(Call& call) {
-  bool failed = false;
-  const Hash* const hash = Get<Hash>(call, call.Word(1), failed);
-  if (failed) return;
+  const Hash* const hash = Get<Hash>(call);
   call.out.Integer(hash != nullptr && hash->Find(call.Word(2)) != nullptr ? 1 : 0);
 }
 
 void Hlen(Call& call) {
-  bool failed = false;
-  const Hash* const hash = Get<Hash>(call, call.Word(1), failed);
-  if (!failed) call.out.Integer(hash == nullptr ? 0 : static_cast<int64_t>(hash->fields().size()));
+  const Hash* const hash = Get<Hash>(call);
+  call.out.Integer(hash == nullptr ? 0 : static_cast<int64_t>(hash->fields().size()));
 }
 
 void ReplyWithFields(Call& call, bool with_values) {
-  bool failed = false;
-  const Hash* const hash = Get<Hash>(call, call.Word(1), failed);
-  if (failed) return;
+  const Hash* const hash = Get<Hash>(call);
   if (hash == nullptr) return call.out.Array(0);
   call.out.Array(hash->fields().size() * (with_values ? 2 : 1));
   for (const auto& [name, value] : hash->fields()) {
-    call.out.Text(name);
-    if (with_values) call.out.Text(value);
+    with_values ? call.out.All(name, value) : call.out.Text(name);
   }
 }
 
 // A server returns any fields, each once.
 void Hrandfield(Call& call) {
-  int64_t count = 0;
-  if (!ParseInteger(call.Word(2), count)) return call.out.Error(kNotAnInteger);
+  int64_t count = Integer(call, 2);
   const bool with_values = call.size() == 4 && EqualsIgnoringCase(call.Word(3), "WITHVALUES");
   if (count < 0 || call.size() > (with_values ? 4U : 3U)) {
     Unknown("this form of HRANDFIELD", call.words);
   }
-  bool failed = false;
-  const Hash* const hash = Get<Hash>(call, call.Word(1), failed);
-  if (failed) return;
+  const Hash* const hash = Get<Hash>(call);
   const size_t size =
       hash == nullptr ? 0 : std::min(hash->fields().size(), static_cast<size_t>(count));
   call.out.Array(with_values ? 2 * size : size);
@@ -73,9 +61,7 @@ void Hrandfield(Call& call) {
 // The whole hash at once, as of a small one.
 void Hscan(Call& call) {
   if (call.Word(2) != "0") Unknown("this form of HSCAN", call.words);
-  bool failed = false;
-  Get<Hash>(call, call.Word(1), failed);
-  if (failed) return;
+  Get<Hash>(call);
   call.out.Array(2);
   call.out.Text("0");
   ReplyWithFields(call, true);
@@ -92,9 +78,7 @@ void Hset(Call& call) {
   if (call.size() % 2 != 0) {
     return call.out.Error("ERR wrong number of arguments for 'hset' command");
   }
-  bool failed = false;
-  Hash* const found = GetMutable<Hash>(call, call.Word(1), failed);
-  if (failed) return;
+  Hash* const found = GetMutable<Hash>(call);
   Hash& hash = HashToWrite(call, found);
   int64_t added = 0;
   for (size_t i = 2; i < call.size(); i += 2) added += hash.Set(call.Word(i), call.Word(i + 1));
@@ -103,9 +87,7 @@ void Hset(Call& call) {
 }
 
 void Hsetnx(Call& call) {
-  bool failed = false;
-  Hash* const found = GetMutable<Hash>(call, call.Word(1), failed);
-  if (failed) return;
+  Hash* const found = GetMutable<Hash>(call);
   if (found != nullptr && found->Find(call.Word(2)) != nullptr) return call.out.Integer(0);
   HashToWrite(call, found).Set(call.Word(2), call.Word(3));
   call.keys.Changed(call.Word(1));
@@ -113,9 +95,7 @@ void Hsetnx(Call& call) {
 }
 
 void Hdel(Call& call) {
-  bool failed = false;
-  Hash* const hash = GetMutable<Hash>(call, call.Word(1), failed);
-  if (failed) return;
+  Hash* const hash = GetMutable<Hash>(call);
   int64_t removed = 0;
   for (size_t i = 2; hash != nullptr && i < call.size(); ++i) removed += hash->Remove(call.Word(i));
   if (removed > 0) call.keys.Changed(call.Word(1));
@@ -124,11 +104,8 @@ void Hdel(Call& call) {
 }
 
 void Hincrby(Call& call) {
-  int64_t by = 0, number = 0;
-  if (!ParseInteger(call.Word(3), by)) return call.out.Error(kNotAnInteger);
-  bool failed = false;
-  Hash* const found = GetMutable<Hash>(call, call.Word(1), failed);
-  if (failed) return;
+  int64_t by = Integer(call, 3), number = 0;
+  Hash* const found = GetMutable<Hash>(call);
   const std::string* const field = found == nullptr ? nullptr : found->Find(call.Word(2));
   if (field != nullptr && !ParseInteger(*field, number)) {
     return call.out.Error("ERR hash value is not an integer");

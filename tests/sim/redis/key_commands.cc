@@ -79,8 +79,7 @@ void Copy(Call& call) {
 void ExpireFrom(Call& call, int64_t base_ms) {
   const bool later_only = call.size() == 4 && EqualsIgnoringCase(call.Word(3), "GT");
   if (call.size() > (later_only ? 4U : 3U)) Unknown("this form of PEXPIRE", call.words);
-  int64_t wanted = 0;
-  if (!ParseInteger(call.Word(2), wanted)) return call.out.Error(kNotAnInteger);
+  int64_t wanted = Integer(call, 2);
   if (wanted > kNoExpiry - base_ms) Unknown("an expiry that far away", call.words);
   wanted += base_ms;
   const std::string_view key = call.Word(1);

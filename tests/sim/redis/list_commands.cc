@@ -5,9 +5,7 @@ namespace redlatch::sim {
 namespace {
 
 void Push(Call& call, bool at_front) {
-  bool failed = false;
-  List* list = GetMutable<List>(call, call.Word(1), failed);
-  if (failed) return;
+  List* list = GetMutable<List>(call);
   if (list == nullptr) list = &std::get<List>(call.keys.Set(call.Word(1), List()));
   for (size_t i = 2; i < call.size(); ++i) {
     list->emplace(at_front ? list->begin() : list->end(), call.Word(i));
@@ -25,9 +23,7 @@ void EraseIfEmpty(Call& call, const List& list) {
 }
 
 void Lpop(Call& call) {
-  bool failed = false;
-  List* const list = GetMutable<List>(call, call.Word(1), failed);
-  if (failed) return;
+  List* const list = GetMutable<List>(call);
   if (list == nullptr) return call.out.Nil();
   call.out.Text(list->front());
   list->erase(list->begin());
@@ -35,12 +31,9 @@ void Lpop(Call& call) {
 }
 
 void Lrem(Call& call) {
-  int64_t count = 0;
-  if (!ParseInteger(call.Word(2), count)) return call.out.Error(kNotAnInteger);
+  int64_t count = Integer(call, 2);
   if (count <= 0) Unknown("this form of LREM", call.words);
-  bool failed = false;
-  List* const list = GetMutable<List>(call, call.Word(1), failed);
-  if (failed) return;
+  List* const list = GetMutable<List>(call);
   if (list == nullptr) return call.out.Integer(0);
   const auto removed = std::erase_if(
       *list, [&](const std::string& each) { return each == call.Word(3) && count-- > 0; });
@@ -49,18 +42,14 @@ void Lrem(Call& call) {
 }
 
 void Llen(Call& call) {
-  bool failed = false;
-  const List* const list = Get<List>(call, call.Word(1), failed);
-  if (!failed) call.out.Integer(list == nullptr ? 0 : static_cast<int64_t>(list->size()));
+  const List* const list = Get<List>(call);
+  call.out.Integer(list == nullptr ? 0 : static_cast<int64_t>(list->size()));
 }
 
 void Lindex(Call& call) {
-  bool failed = false;
-  const List* const list = Get<List>(call, call.Word(1), failed);
-  if (failed) return;
+  const List* const list = Get<List>(call);
   if (list == nullptr) return call.out.Nil();
-  int64_t index = 0;
-  if (!ParseInteger(call.Word(2), index)) return call.out.Error(kNotAnInteger);
+  int64_t index = Integer(call, 2);
   const auto size = static_cast<int64_t>(list->size());
   if (index < 0) index += size;
   if (index < 0 || index >= size) return call.out.Nil();
@@ -68,13 +57,8 @@ void Lindex(Call& call) {
 }
 
 void Lrange(Call& call) {
-  int64_t start = 0, stop = 0;
-  if (!ParseInteger(call.Word(2), start) || !ParseInteger(call.Word(3), stop)) {
-    return call.out.Error(kNotAnInteger);
-  }
-  bool failed = false;
-  const List* const list = Get<List>(call, call.Word(1), failed);
-  if (failed) return;
+  int64_t start = Integer(call, 2), stop = Integer(call, 3);
+  const List* const list = Get<List>(call);
   const Range range = ByRank(start, stop, list == nullptr ? 0 : list->size());
   call.out.Array(range.last - range.first);
   for (size_t i = range.first; i < range.last; ++i) call.out.Text((*list)[i]);

@@ -137,7 +137,7 @@ void RedisServer::Run(Connection& connection, Words words, Output& out) {
   const bool asked = connection.asking;
   if (refused.empty()) {
     Call call{*this, connection, KeysFor(connection), words, out};
-    command->run(call);
+    command->Execute(call);
     ++calls_[command];
   } else {
     out.Error(refused);
@@ -224,7 +224,7 @@ void RedisServer::CallFromScript(Words words, Output& out) {
   if (command->is(kWrite)) script_->wrote = true;
   ++calls_[command];
   Call call{*this, *script_->connection, keys_, words, out, true};
-  command->run(call);
+  command->Execute(call);
 }
 
 bool RedisServer::MayRun(Words words, bool& known) {
@@ -247,11 +247,7 @@ int64_t RedisServer::Publish(std::string_view channel, std::string_view text, bo
       if (sharded || !MatchesGlob(channel, pattern)) continue;
       ++count;
       RespOutput out(connection.output);
-      out.Array(4);
-      for (const std::string_view word :
-           {std::string_view("pmessage"), std::string_view(pattern), channel, text}) {
-        out.Text(word);
-      }
+      out.List("pmessage", pattern, channel, text);
       SendLater(id);
     }
   }
@@ -262,10 +258,7 @@ void RedisServer::Deliver(const Message& message) {
   const PubSub& channels = message.sharded ? sharded_channels_ : channels_;
   for (const uint64_t id : channels.Subscribers(message.channel)) {
     RespOutput out(connections_.find(id)->second.output);
-    out.Array(3);
-    out.Text(message.sharded ? "smessage" : "message");
-    out.Text(message.channel);
-    out.Text(message.text);
+    out.List(message.sharded ? "smessage" : "message", message.channel, message.text);
     SendLater(id);
   }
 }
@@ -363,11 +356,7 @@ bool RedisServer::EndsWait(const Connection::Waiting& waiting, Output& out) cons
   const int64_t local = synced_ >= waiting.offset ? 1 : 0;
   const bool enough = replicas >= waiting.replicas && local >= waiting.local;
   if (!enough && now_us_ < waiting.until_us) return false;
-  if (waiting.aof) {
-    out.Array(2);
-    out.Integer(local);
-  }
-  out.Integer(replicas);
+  waiting.aof ? out.List(local, replicas) : out.Integer(replicas);
   return true;
 }
 
@@ -415,10 +404,7 @@ void RedisServer::LeaveSlots() {
       sharded_channels_.Remove(channel, id);
       connection.sharded_channels.erase(channel);
       RespOutput out(connection.output);
-      out.Array(3);
-      out.Text("sunsubscribe");
-      out.Text(channel);
-      out.Integer(static_cast<int64_t>(connection.sharded_channels.size()));
+      out.List("sunsubscribe", channel, connection.sharded_channels.size());
       SendLater(id);
     }
   }

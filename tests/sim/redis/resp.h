@@ -1,6 +1,7 @@
 #ifndef REDLATCH_TESTS_SIM_REDIS_RESP_H_
 #define REDLATCH_TESTS_SIM_REDIS_RESP_H_
 
+#include <concepts>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -20,6 +21,22 @@ class Output {
   virtual void Status(std::string_view text) = 0;
   virtual void Error(std::string_view text) = 0;  // "WRONGTYPE Operation against ..."
   virtual void Array(size_t size) = 0;            // that many values follow
+
+  // Texts and integers, one after the other.
+  template <typename... Values>
+  void All(const Values&... values) {
+    (Put(values), ...);
+  }
+  // An array of them.
+  template <typename... Values>
+  void List(const Values&... values) {
+    Array(sizeof...(values));
+    All(values...);
+  }
+
+ private:
+  void Put(std::string_view text) { Text(text); }
+  void Put(std::integral auto number) { Integer(static_cast<int64_t>(number)); }
 };
 
 // RESP 2, appended to a string.

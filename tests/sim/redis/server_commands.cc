@@ -16,18 +16,13 @@ struct ServerCommands {
 
   static void Ping(Call& call) {
     const std::string_view text = call.size() > 1 ? call.Word(1) : "";
-    if (call.connection.subscribed()) {
-      call.out.Array(2);
-      call.out.Text("pong");
-      return call.out.Text(text);
-    }
+    if (call.connection.subscribed()) return call.out.List("pong", text);
     call.size() > 1 ? call.out.Text(text) : call.out.Status("PONG");
   }
 
   static void Time(Call& call) {
-    call.out.Array(2);
-    call.out.Text(std::to_string(call.server.now_us_ / 1'000'000));
-    call.out.Text(std::to_string(call.server.now_us_ % 1'000'000));
+    const int64_t now = call.server.now_us_;
+    call.out.List(std::to_string(now / 1'000'000), std::to_string(now % 1'000'000));
   }
 
   static void Auth(Call& call) {
@@ -56,25 +51,15 @@ struct ServerCommands {
           "protocol version at the same time");
     }
     call.out.Array(14);
-    const auto text = [&call](std::string_view name, std::string_view value) {
-      call.out.Text(name);
-      call.out.Text(value);
-    };
-    text("server", options.valkey ? "valkey" : "redis");
-    text("version", options.version);
-    call.out.Text("proto");
-    call.out.Integer(2);
-    call.out.Text("id");
-    call.out.Integer(static_cast<int64_t>(call.connection.id));
-    text("mode", options.cluster ? "cluster" : "standalone");
-    text("role", server.role_.is_replica() ? "replica" : "master");
-    call.out.Text("modules");
+    call.out.All("server", options.valkey ? "valkey" : "redis", "version", options.version);
+    call.out.All("proto", 2, "id", call.connection.id);
+    call.out.All("mode", options.cluster ? "cluster" : "standalone");
+    call.out.All("role", server.role_.is_replica() ? "replica" : "master", "modules");
     call.out.Array(0);
   }
 
   static void Select(Call& call) {
-    int64_t db = 0;
-    if (!ParseInteger(call.Word(1), db)) return call.out.Error(kNotAnInteger);
+    const int64_t db = Integer(call, 1);
     if (db < 0 || db > 15) return call.out.Error("ERR DB index is out of range");
     if (call.server.options_.cluster && db != 0) {
       return call.out.Error("ERR SELECT is not allowed in cluster mode");
@@ -101,10 +86,7 @@ struct ServerCommands {
     }
     if (found.empty()) Unknown("this parameter", call.words);
     call.out.Array(2 * found.size());
-    for (const auto& [name, value] : found) {
-      call.out.Text(name);
-      call.out.Text(value);
-    }
+    for (const auto& [name, value] : found) call.out.All(name, value);
   }
 
   static void ConfigSet(Call& call) {
@@ -197,27 +179,20 @@ struct ServerCommands {
   static void RoleCommand(Call& call) {
     const RedisServer& server = call.server;
     if (server.role_.is_replica()) {
-      call.out.Array(5);
-      call.out.Text("slave");
-      call.out.Text(server.role_.primary_host);
-      call.out.Integer(server.role_.primary_port);
-      call.out.Text(server.role_.link_up ? "connected" : "connect");
-      return call.out.Integer(server.role_.link_up ? server.replication_.offset : -1);
+      return call.out.List("slave", server.role_.primary_host, server.role_.primary_port,
+                           server.role_.link_up ? "connected" : "connect",
+                           server.role_.link_up ? server.replication_.offset : -1);
     }
     call.out.Array(3);
-    call.out.Text("master");
-    call.out.Integer(server.replication_.offset);
+    call.out.All("master", server.replication_.offset);
     call.out.Array(0);
   }
 
   static void WaitFor(Call& call, bool aof) {
     RedisServer& server = call.server;
-    int64_t local = 0, replicas = 0, timeout_ms = 0;
+    int64_t timeout_ms = 0;
     const size_t last = call.size() - 1;
-    if ((aof && !ParseInteger(call.Word(1), local)) ||
-        !ParseInteger(call.Word(last - 1), replicas)) {
-      return call.out.Error(kNotAnInteger);
-    }
+    const int64_t local = aof ? Integer(call, 1) : 0, replicas = Integer(call, last - 1);
     if (!ParseInteger(call.Word(last), timeout_ms) || timeout_ms < 0) {
       return call.out.Error("ERR timeout is not an integer or out of range");
     }
@@ -302,8 +277,7 @@ struct ServerCommands {
   static void CountSubscribers(Call& call, const PubSub& channels) {
     call.out.Array(2 * (call.size() - 2));
     for (size_t i = 2; i < call.size(); ++i) {
-      call.out.Text(call.Word(i));
-      call.out.Integer(channels.Count(call.Word(i)));
+      call.out.All(call.Word(i), channels.Count(call.Word(i)));
     }
   }
   static void Numsub(Call& call) { CountSubscribers(call, call.server.channels_); }
@@ -344,9 +318,7 @@ struct ServerCommands {
 
   static void ReplyWithNode(Call& call, const ClusterNode& node) {
     call.out.Array(4);
-    call.out.Text(node.host);
-    call.out.Integer(node.port);
-    call.out.Text(node.id);
+    call.out.All(node.host, node.port, node.id);
     call.out.Array(0);
   }
 
@@ -365,28 +337,16 @@ struct ServerCommands {
     for (const ClusterView::Range& range : view.ranges) {
       const auto replicas = ReplicasOf(view, range.owner);
       call.out.Array(3 + replicas.size());
-      call.out.Integer(range.first);
-      call.out.Integer(range.last);
+      call.out.All(range.first, range.last);
       ReplyWithNode(call, *view.Find(range.owner));
       for (const ClusterNode* const replica : replicas) ReplyWithNode(call, *replica);
     }
   }
 
   static void ReplyWithShardNode(Call& call, const ClusterNode& node) {
-    call.out.Array(14);
-    const auto text = [&call](std::string_view name, std::string_view value) {
-      call.out.Text(name);
-      call.out.Text(value);
-    };
-    text("id", node.id);
-    call.out.Text("port");
-    call.out.Integer(node.port);
-    text("ip", node.host);
-    text("endpoint", node.host);
-    text("role", node.primary_id.empty() ? "master" : "replica");
-    call.out.Text("replication-offset");
-    call.out.Integer(call.server.replication_.offset);
-    text("health", node.failed ? "fail" : "online");
+    call.out.List("id", node.id, "port", node.port, "ip", node.host, "endpoint", node.host, "role",
+                  node.primary_id.empty() ? "master" : "replica", "replication-offset",
+                  call.server.replication_.offset, "health", node.failed ? "fail" : "online");
   }
 
   static void ClusterShards(Call& call) {

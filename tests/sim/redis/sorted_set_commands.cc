@@ -44,9 +44,7 @@ void Zadd(Call& call) {
     if (!ParseScore(call.Word(i), score)) return call.out.Error(kNotAFloat);
   }
   const std::string_view key = call.Word(1);
-  bool failed = false;
-  SortedSet* set = GetMutable<SortedSet>(call, key, failed);
-  if (failed) return;
+  SortedSet* set = GetMutable<SortedSet>(call);
   if (set == nullptr && rules.if_old) return call.out.Integer(0);
   if (set == nullptr) set = &std::get<SortedSet>(call.keys.Set(key, SortedSet()));
   int64_t added = 0, updated = 0;
@@ -70,19 +68,18 @@ void EraseIfEmpty(Call& call, const SortedSet& set) {
 }
 
 void Zrem(Call& call) {
-  bool failed = false;
-  SortedSet* const set = GetMutable<SortedSet>(call, call.Word(1), failed);
-  if (failed) return;
+  SortedSet* const set = GetMutable<SortedSet>(call);
   int64_t removed = 0;
   for (size_t i = 2; set != nullptr && i < call.size(); ++i) removed += set->Remove(call.Word(i));
   if (removed > 0) EraseIfEmpty(call, *set);
   call.out.Integer(removed);
 }
 
-bool ParseBound(std::string_view word, Bound& bound) {
-  bound.exclusive = word.starts_with('(');
+Bound ReadBound(std::string_view word) {
+  Bound bound{.score = 0, .exclusive = word.starts_with('(')};
   const std::string_view score = bound.exclusive ? word.substr(1) : word;
-  return score.empty() || ParseScore(score, bound.score);  // Redis reads "" as 0
+  if (score.empty() || ParseScore(score, bound.score)) return bound;  // Redis reads "" as 0
+  throw ErrorReply{"ERR min or max is not a float"};
 }
 
 Range ByScore(const SortedSet& set, Bound from, Bound to) {
@@ -91,13 +88,8 @@ Range ByScore(const SortedSet& set, Bound from, Bound to) {
 }
 
 void Zremrangebyrank(Call& call) {
-  int64_t start = 0, stop = 0;
-  if (!ParseInteger(call.Word(2), start) || !ParseInteger(call.Word(3), stop)) {
-    return call.out.Error(kNotAnInteger);
-  }
-  bool failed = false;
-  SortedSet* const set = GetMutable<SortedSet>(call, call.Word(1), failed);
-  if (failed) return;
+  int64_t start = Integer(call, 2), stop = Integer(call, 3);
+  SortedSet* const set = GetMutable<SortedSet>(call);
   const Range range = set == nullptr ? Range{} : ByRank(start, stop, set->members().size());
   if (range.first < range.last) {
     set->RemoveRange(range.first, range.last);
@@ -107,35 +99,25 @@ void Zremrangebyrank(Call& call) {
 }
 
 void Zcard(Call& call) {
-  bool failed = false;
-  const SortedSet* const set = Get<SortedSet>(call, call.Word(1), failed);
-  if (!failed) call.out.Integer(set == nullptr ? 0 : static_cast<int64_t>(set->members().size()));
+  const SortedSet* const set = Get<SortedSet>(call);
+  call.out.Integer(set == nullptr ? 0 : static_cast<int64_t>(set->members().size()));
 }
 
 void Zcount(Call& call) {
-  Bound from{}, to{};
-  if (!ParseBound(call.Word(2), from) || !ParseBound(call.Word(3), to)) {
-    return call.out.Error("ERR min or max is not a float");
-  }
-  bool failed = false;
-  const SortedSet* const set = Get<SortedSet>(call, call.Word(1), failed);
-  if (failed) return;
+  const Bound from = ReadBound(call.Word(2)), to = ReadBound(call.Word(3));
+  const SortedSet* const set = Get<SortedSet>(call);
   const Range range = set == nullptr ? Range{} : ByScore(*set, from, to);
   call.out.Integer(static_cast<int64_t>(range.last - range.first));
 }
 
 void Zscore(Call& call) {
-  bool failed = false;
-  const SortedSet* const set = Get<SortedSet>(call, call.Word(1), failed);
-  if (failed) return;
+  const SortedSet* const set = Get<SortedSet>(call);
   const double* const score = set == nullptr ? nullptr : set->Score(call.Word(2));
   score == nullptr ? call.out.Nil() : call.out.Text(FormatScore(*score));
 }
 
 void Zrank(Call& call) {
-  bool failed = false;
-  const SortedSet* const set = Get<SortedSet>(call, call.Word(1), failed);
-  if (failed) return;
+  const SortedSet* const set = Get<SortedSet>(call);
   if (set == nullptr || set->Score(call.Word(2)) == nullptr) return call.out.Nil();
   call.out.Integer(static_cast<int64_t>(set->Rank(call.Word(2))));
 }
@@ -145,23 +127,20 @@ struct RangeOptions {
   int64_t offset = 0, count = -1;
 };
 
-bool ReadRangeOptions(Call& call, RangeOptions& options) {
+RangeOptions ReadRangeOptions(const Call& call) {
+  RangeOptions options;
   for (size_t i = 4; i < call.size(); ++i) {
     const std::string_view word = call.Word(i);
     if (EqualsIgnoringCase(word, "WITHSCORES")) {
       options.with_scores = true;
     } else if (EqualsIgnoringCase(word, "LIMIT") && i + 2 < call.size()) {
-      if (!ParseInteger(call.Word(i + 1), options.offset) ||
-          !ParseInteger(call.Word(i + 2), options.count)) {
-        call.out.Error(kNotAnInteger);
-        return false;
-      }
-      i += 2;
+      options.offset = Integer(call, ++i);
+      options.count = Integer(call, ++i);
     } else {
       Unknown("this form of a range", call.words);
     }
   }
-  return true;
+  return options;
 }
 
 Range Limit(Range range, const RangeOptions& options) {
@@ -183,29 +162,17 @@ void ReplyWithRange(Call& call, const SortedSet& set, Range range, bool with_sco
 }
 
 void Zrange(Call& call) {
-  RangeOptions options;
-  int64_t start = 0, stop = 0;
-  if (!ReadRangeOptions(call, options)) return;
-  if (!ParseInteger(call.Word(2), start) || !ParseInteger(call.Word(3), stop)) {
-    return call.out.Error(kNotAnInteger);
-  }
-  bool failed = false;
-  const SortedSet* const set = Get<SortedSet>(call, call.Word(1), failed);
-  if (failed) return;
+  const RangeOptions options = ReadRangeOptions(call);
+  const int64_t start = Integer(call, 2), stop = Integer(call, 3);
+  const SortedSet* const set = Get<SortedSet>(call);
   if (set == nullptr) return call.out.Array(0);
   ReplyWithRange(call, *set, ByRank(start, stop, set->members().size()), options.with_scores);
 }
 
 void Zrangebyscore(Call& call) {
-  RangeOptions options;
-  Bound from{}, to{};
-  if (!ReadRangeOptions(call, options)) return;
-  if (!ParseBound(call.Word(2), from) || !ParseBound(call.Word(3), to)) {
-    return call.out.Error("ERR min or max is not a float");
-  }
-  bool failed = false;
-  const SortedSet* const set = Get<SortedSet>(call, call.Word(1), failed);
-  if (failed) return;
+  const RangeOptions options = ReadRangeOptions(call);
+  const Bound from = ReadBound(call.Word(2)), to = ReadBound(call.Word(3));
+  const SortedSet* const set = Get<SortedSet>(call);
   if (set == nullptr) return call.out.Array(0);
   ReplyWithRange(call, *set, Limit(ByScore(*set, from, to), options), options.with_scores);
 }

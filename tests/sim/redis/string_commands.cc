@@ -6,9 +6,7 @@ namespace redlatch::sim {
 namespace {
 
 void Get(Call& call) {
-  bool failed = false;
-  const std::string* const text = Get<std::string>(call, call.Word(1), failed);
-  if (failed) return;
+  const std::string* const text = Get<std::string>(call);
   text == nullptr ? call.out.Nil() : call.out.Text(*text);
 }
 
@@ -26,22 +24,14 @@ struct SetOptions {
   int64_t expires_ms = kNoExpiry;
 };
 
-// Replies with an error, and returns false, if the words are no time.
-bool ReadExpiry(Call& call, std::string_view word, int64_t base_ms, std::string_view name,
-                int64_t& expires_ms) {
-  int64_t number = 0;
-  if (!ParseInteger(word, number)) {
-    call.out.Error(kNotAnInteger);
-  } else if (number <= 0 || number >= kNoExpiry - base_ms) {
-    call.out.Error("ERR invalid expire time in '" + std::string(name) + "' command");
-  } else {
-    expires_ms = number + base_ms;
-    return true;
-  }
-  return false;
+int64_t ReadExpiry(const Call& call, size_t i, int64_t base_ms, std::string_view error) {
+  const int64_t number = Integer(call, i);
+  if (number <= 0 || number >= kNoExpiry - base_ms) throw ErrorReply{error};
+  return number + base_ms;
 }
 
-bool ReadSetOptions(Call& call, SetOptions& options) {
+SetOptions ReadSetOptions(const Call& call) {
+  SetOptions options;
   for (size_t i = 3; i < call.size(); ++i) {
     const std::string_view word = call.Word(i);
     const bool at = EqualsIgnoringCase(word, "PXAT");
@@ -50,20 +40,17 @@ bool ReadSetOptions(Call& call, SetOptions& options) {
     } else if (EqualsIgnoringCase(word, "KEEPTTL")) {
       options.keep_ttl = true;
     } else if ((at || EqualsIgnoringCase(word, "PX")) && i + 1 < call.size()) {
-      if (!ReadExpiry(call, call.Word(++i), at ? 0 : call.keys.now_ms(), "set",
-                      options.expires_ms)) {
-        return false;
-      }
+      options.expires_ms = ReadExpiry(call, ++i, at ? 0 : call.keys.now_ms(),
+                                      "ERR invalid expire time in 'set' command");
     } else {
       Unknown("this form of SET", call.words);
     }
   }
-  return true;
+  return options;
 }
 
 void Set(Call& call) {
-  SetOptions options;
-  if (!ReadSetOptions(call, options)) return;
+  const SetOptions options = ReadSetOptions(call);
   const std::string_view key = call.Word(1);
   if (options.if_none && call.keys.Find(key) != nullptr) return call.out.Nil();
   call.keys.Set(key, std::string(call.Word(2)), options.keep_ttl);
@@ -76,30 +63,23 @@ void DeleteIfEqual(Call& call) {
   if (call.size() == 4 && !EqualsIgnoringCase(call.Word(2), "IFEQ")) {
     Unknown("this form of DELEX", call.words);
   }
-  bool failed = false;
-  const std::string* const text = Get<std::string>(call, call.Word(1), failed);
-  if (failed) return;
+  const std::string* const text = Get<std::string>(call);
   const bool equal = text != nullptr && *text == call.Word(call.size() - 1);
   if (equal) call.keys.Erase(call.Word(1));
   call.out.Integer(equal ? 1 : 0);
 }
 
 void Psetex(Call& call) {
-  int64_t expires_ms = 0;
-  if (!ReadExpiry(call, call.Word(2), call.keys.now_ms(), "psetex", expires_ms)) return;
+  const int64_t expires_ms =
+      ReadExpiry(call, 2, call.keys.now_ms(), "ERR invalid expire time in 'psetex' command");
   call.keys.Set(call.Word(1), std::string(call.Word(3)));
   call.keys.SetExpiry(call.Word(1), expires_ms);
   call.out.Status("OK");
 }
 
 void Getrange(Call& call) {
-  int64_t start = 0, end = 0;
-  if (!ParseInteger(call.Word(2), start) || !ParseInteger(call.Word(3), end)) {
-    return call.out.Error(kNotAnInteger);
-  }
-  bool failed = false;
-  const std::string* const text = Get<std::string>(call, call.Word(1), failed);
-  if (failed) return;
+  int64_t start = Integer(call, 2), end = Integer(call, 3);
+  const std::string* const text = Get<std::string>(call);
   const auto length = static_cast<int64_t>(text == nullptr ? 0 : text->size());
   if (start < 0 && end < 0 && start > end) return call.out.Text("");
   if (start < 0) start = std::max<int64_t>(0, length + start);
@@ -111,13 +91,10 @@ void Getrange(Call& call) {
 }
 
 void Setrange(Call& call) {
-  int64_t offset = 0;
-  if (!ParseInteger(call.Word(2), offset)) return call.out.Error(kNotAnInteger);
+  int64_t offset = Integer(call, 2);
   if (offset < 0) return call.out.Error("ERR offset is out of range");
   const std::string_view key = call.Word(1), piece = call.Word(3);
-  bool failed = false;
-  std::string* text = GetMutable<std::string>(call, key, failed);
-  if (failed) return;
+  std::string* text = GetMutable<std::string>(call);
   if (piece.empty()) {
     return call.out.Integer(text == nullptr ? 0 : static_cast<int64_t>(text->size()));
   }
@@ -134,9 +111,7 @@ void Setrange(Call& call) {
 
 void Add(Call& call, int64_t by) {
   int64_t number = 0;
-  bool failed = false;
-  const std::string* const text = Get<std::string>(call, call.Word(1), failed);
-  if (failed) return;
+  const std::string* const text = Get<std::string>(call);
   if (text != nullptr && !ParseInteger(*text, number)) return call.out.Error(kNotAnInteger);
   if (__builtin_add_overflow(number, by, &number)) {
     return call.out.Error("ERR increment or decrement would overflow");
@@ -146,15 +121,10 @@ void Add(Call& call, int64_t by) {
 }
 
 void Incr(Call& call) { Add(call, 1); }
-
-void Incrby(Call& call) {
-  int64_t by = 0;
-  ParseInteger(call.Word(2), by) ? Add(call, by) : call.out.Error(kNotAnInteger);
-}
+void Incrby(Call& call) { Add(call, Integer(call, 2)); }
 
 void Decrby(Call& call) {
-  int64_t by = 0;
-  if (!ParseInteger(call.Word(2), by)) return call.out.Error(kNotAnInteger);
+  int64_t by = Integer(call, 2);
   if (by == std::numeric_limits<int64_t>::min())
     return call.out.Error("ERR decrement would overflow");
   Add(call, -by);
