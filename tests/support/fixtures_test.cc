@@ -1,6 +1,5 @@
 // Tests the test support: servers and children end with their objects, figures of processes are
 // right, and histories survive a kill.
-#include <signal.h>
 
 #include "tests/support/history_check/history_checker.h"
 #include "tests/support/history_writer.h"

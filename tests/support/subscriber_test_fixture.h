@@ -86,8 +86,7 @@ class SubscriberRecorder {
 };
 
 // The fixture of the subscriber's tests: a server, and a recorder.
-class SubscriberTestFixture : public ::testing::Test {
- protected:
+struct SubscriberTestFixture : ::testing::Test {
   static constexpr absl::Duration kAmpleTime = absl::Seconds(10);
 
   explicit SubscriberTestFixture(RedisServerOptions options = {})

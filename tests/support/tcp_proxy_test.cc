@@ -11,8 +11,7 @@ namespace {
 
 constexpr int64_t kIncrSize = 27;  // the bytes of INCR counter
 
-class TcpProxyTest : public ::testing::Test {
- protected:
+struct TcpProxyTest : ::testing::Test {
   static constexpr absl::Duration kSilence = absl::Milliseconds(30);  // an answer would be there
   static constexpr absl::Duration kTimeout = absl::Seconds(10);
 

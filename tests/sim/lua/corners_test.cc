@@ -22,14 +22,12 @@ LockKind QuarantinedKind(LockKind kind) {
   return kind;
 }
 
-class Quarantine : public LockScriptsFixture {
- protected:
+struct Quarantine : LockScriptsFixture {
   explicit Quarantine(LockKind kind = SimpleKind())
       : LockScriptsFixture(QuarantinedKind(std::move(kind))) {}
 };
 
-class WriterQuarantine : public Quarantine {
- protected:
+struct WriterQuarantine : Quarantine {
   WriterQuarantine() : Quarantine(WriteKind()) {}
 };
 
@@ -110,8 +108,7 @@ TEST_F(ReadWriteEdge, TooLargeTokenIsRefused) {
   ExpectRefused(Fence(), "no fencing token", {Acquire(Reader('a'))});
 }
 
-class MultiEdge : public MultiScriptsFixture {
- protected:
+struct MultiEdge : MultiScriptsFixture {
   const Names names_ = {"{m}1", "{m}2"};
 };
 

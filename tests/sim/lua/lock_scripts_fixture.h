@@ -9,8 +9,7 @@
 
 namespace redlatch {
 
-class LockScriptsFixture : public ::testing::Test {
- protected:
+struct LockScriptsFixture : ::testing::Test {
   explicit LockScriptsFixture(LockKind kind) : kind_(std::move(kind)) {}
 
   void TearDown() override { server_->ExpectATtlOnEveryKey(); }

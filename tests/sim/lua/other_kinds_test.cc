@@ -78,8 +78,7 @@ std::string InWords(const LockKind& kind) {
   return kind.stored == "reentrant" ? "a reentrant lock" : "a simple lock";
 }
 
-class OtherKindFixture : public LockScriptsFixture {
- protected:
+struct OtherKindFixture : LockScriptsFixture {
   using LockScriptsFixture::LockScriptsFixture;
   void TearDown() override { server_->Do({"FLUSHALL"}); }
 
@@ -117,8 +116,7 @@ class OtherKindFixture : public LockScriptsFixture {
   }
 };
 
-class OtherKind : public OtherKindFixture, public ::testing::WithParamInterface<LockKind> {
- protected:
+struct OtherKind : OtherKindFixture, ::testing::WithParamInterface<LockKind> {
   OtherKind() : OtherKindFixture(GetParam()) {}
 
   bool is_string() const { return InWords(kind_) == "a simple lock" || kind_.name == "quorum"; }
@@ -172,8 +170,7 @@ TEST_P(ForeignString, WithTtlOrTextIsForeignOwner) {
   }
 }
 
-class OtherKindLatch : public LatchScripts {
- protected:
+struct OtherKindLatch : LatchScripts {
   void TearDown() override { server_->Do({"FLUSHALL"}); }
 };
 
@@ -192,8 +189,7 @@ TEST_F(OtherKindLatch, IsNamedAndLeftAlone) {
   }
 }
 
-class OtherKindMulti : public MultiScriptsFixture {
- protected:
+struct OtherKindMulti : MultiScriptsFixture {
   void TearDown() override { server_->Do({"FLUSHALL"}); }
 };
 
@@ -222,8 +218,7 @@ TEST_F(OtherKindMulti, ForeignStringIsForeignOwner) {
   EXPECT_THAT(Ask({"free", kName}, By('a')), HasSubstr("queued"));
 }
 
-class FoundKind : public OtherKindFixture {
- protected:
+struct FoundKind : OtherKindFixture {
   FoundKind() : OtherKindFixture(ReentrantKind()) {}
 };
 

@@ -65,8 +65,7 @@ class TwoVersions : public LockScriptsFixture {
   LockScripts later_ = scripts_;
 };
 
-class OtherVersion : public TwoVersions, public ::testing::WithParamInterface<LockKind> {
- protected:
+struct OtherVersion : TwoVersions, ::testing::WithParamInterface<LockKind> {
   OtherVersion() : TwoVersions(GetParam()) {}
 };
 INSTANTIATE_TEST_SUITE_P(OfEachKind, OtherVersion,
@@ -121,8 +120,7 @@ TEST_P(OtherVersionWithGrant, EachRefusesTheOther) {
 }
 
 // Readers are seen by every version; their main key does not exist.
-class ReadersOfVersions : public TwoVersions {
- protected:
+struct ReadersOfVersions : TwoVersions {
   ReadersOfVersions() : TwoVersions(ReadKind()) {}
   std::string Write(int version, char client) {
     Speak(version);
@@ -158,8 +156,7 @@ TEST_F(ReadersOfVersions, HoldBackWritersOfBothVersions) {
   }
 }
 
-class SimpleVersions : public TwoVersions {
- protected:
+struct SimpleVersions : TwoVersions {
   SimpleVersions() : TwoVersions(SimpleKind()) {}
 };
 
@@ -188,8 +185,7 @@ TEST_F(SimpleVersions, EachIsForeignToTheOtherAndPolled) {
   }
 }
 
-class LatchVersions : public TwoVersions {
- protected:
+struct LatchVersions : TwoVersions {
   LatchVersions() : TwoVersions(LatchKind()) {}
   std::string Say(const LuaScript& script, const std::vector<std::string>& args) {
     return Eval(Of2Or3(script), {}, args).DebugString();
@@ -218,8 +214,7 @@ TEST_F(LatchVersions, EachRefusesTheOthers) {
 }
 
 // A record that a later version has written for a waiter of ours, or ours of its own.
-class LaterRecords : public OtherVersion {
- protected:
+struct LaterRecords : OtherVersion {
   void AddAWord(const std::string& grant) {
     const std::string record = Record(grant);
     ASSERT_NE(record, "");

@@ -1,6 +1,5 @@
 #include "tests/sim/redis/redis_server.h"
 
-#include "src/redis/wire/codec.h"
 #include "tests/support/testing.h"
 
 namespace redlatch::sim {
@@ -13,8 +12,7 @@ struct Outputs : Sink {
   std::map<uint64_t, std::string> sent;
 };
 
-class SimRedis : public ::testing::Test {
- protected:
+struct SimRedis : ::testing::Test {
   void Send(uint64_t connection, std::initializer_list<std::string_view> words) {
     server_.Receive(connection, redis::Command(words).bytes());
   }

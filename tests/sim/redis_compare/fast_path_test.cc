@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_join.h"
 #include "src/base/sha1.h"
-#include "src/redis/wire/codec.h"
 #include "tests/sim/redis/redis_server.h"
 #include "tests/sim/redis_compare/random_calls.h"
 #include "tests/support/lock_keys.h"
@@ -208,8 +207,7 @@ std::string Text(const Reply& reply) {
   return text;
 }
 
-class FastPath : public ::testing::Test {
- protected:
+struct FastPath : ::testing::Test {
   FastPath() {
     for (const LuaScript& script : RandomCalls::Scripts()) {
       fast_.Execute({"SCRIPT", "LOAD", std::string(script.body)});

@@ -1,14 +1,9 @@
 // What works on a real server whose memory is full, of every script of every kind: all but new
 // requests and new objects. See "If memory is full" in lua/README.md.
 
-#include <set>
-
-#include "lua/scripts.h"
-#include "src/redis/wire/codec.h"
 #include "tests/sim/lua/redisson/fixture.h"
 #include "tests/support/raw_connection.h"
 #include "tests/support/redis_server.h"
-#include "tests/support/testing.h"
 
 namespace redlatch::sim {
 namespace {
@@ -155,8 +150,7 @@ class KindCalls {
   const LockKind kind_;
 };
 
-class FullMemory : public ::testing::Test {
- protected:
+struct FullMemory : ::testing::Test {
   using Actions = std::vector<Action>;
 
   FullMemory() {

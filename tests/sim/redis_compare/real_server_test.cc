@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "absl/strings/str_format.h"
-#include "src/redis/wire/codec.h"
 #include "tests/sim/redis/redis_server.h"
 #include "tests/sim/redis_compare/common_words.h"
 #include "tests/sim/redis_compare/random_calls.h"
@@ -47,8 +46,7 @@ struct RealOutputs : Sink {
   std::map<uint64_t, std::vector<Reply>> replies;
 };
 
-class RealServer : public ::testing::Test {
- protected:
+struct RealServer : ::testing::Test {
   static constexpr int64_t kStart = 1'700'000'000'000'000;
 
   RealServer() {

@@ -5,7 +5,6 @@
 #include "src/redis/connect/handshake.h"
 #include "src/redis/wire/errors.h"
 #include "tests/sim/redis/redis_server.h"
-#include "tests/sim/redis/resp.h"
 #include "tests/sim/redis_compare/common_words.h"
 #include "tests/support/raw_connection.h"
 #include "tests/support/server_groups.h"
@@ -203,8 +202,7 @@ TEST(SimRefusals, MatchBusyScript) {
 }
 
 // Two nodes, and a slot that moves from one to the other.
-class SimClusterRefusals : public ::testing::Test {
- protected:
+struct SimClusterRefusals : ::testing::Test {
   SimClusterRefusals() {
     for (size_t i = 0; i < 2; ++i) {
       support::RedisServer& real = group_->server(i);

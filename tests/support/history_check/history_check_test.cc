@@ -1,15 +1,11 @@
 // Tests that the checker finds violations. Each bad history here is a good one with one change.
-#include <cstdint>
 #include <fstream>
-#include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/history_check/history_checker.h"
-#include "tests/support/history_check/history_event.h"
 #include "tests/support/resources.h"
 
 namespace redlatch::history {

@@ -1,5 +1,4 @@
 // A class has only the options that it can use. Any other option does not compile.
-#include <chrono>
 
 #include "redlatch/client.h"
 #include "redlatch/lock_options.h"

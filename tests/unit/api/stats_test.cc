@@ -165,6 +165,8 @@ TEST(PrometheusText, HasEachNumberOfLock) {
   for (const auto& [name, number] : kNumbers) {
     EXPECT_EQ(text.Value(name, {{"lock", "orders"}}), next++) << name;
   }
+  EXPECT_THAT(PrometheusText(ClientOf({Lock("largest", UINT64_MAX)})),
+              HasSubstr(" 18446744073709551615\n"));
 }
 
 TEST(PrometheusText, HasEachNumberOfClient) {
@@ -200,11 +202,6 @@ TEST(PrometheusText, BucketsAreCumulativeAndInSeconds) {
   EXPECT_EQ(text.Value("redlatch_wait_seconds_count"), 6);
   EXPECT_EQ(text.Value("redlatch_wait_seconds_sum"), 1.5);
   EXPECT_EQ(text.Value("redlatch_hold_seconds_count"), 0);
-}
-
-TEST(PrometheusText, KeepsAllDigitsOfLargestNumbers) {
-  EXPECT_NE(PrometheusText(ClientOf({Lock("orders", UINT64_MAX)})).find(" 18446744073709551615\n"),
-            std::string::npos);
 }
 
 TEST(PrometheusText, AnyBytesSurviveAsLabels) {
@@ -335,9 +332,6 @@ TEST(DurationHistogram, BucketIncludesItsBound) {
     EXPECT_EQ(BucketOf(bound), i);
     EXPECT_EQ(BucketOf(bound + absl::Nanoseconds(1)), i + 1);
   }
-}
-
-TEST(DurationHistogram, FirstBucketHasZeroAndLess) {
   EXPECT_EQ(BucketOf(absl::ZeroDuration()), 0);
   EXPECT_EQ(BucketOf(-absl::Seconds(1)), 0);
   EXPECT_EQ(Of({-absl::Seconds(1)}).sum, absl::ZeroDuration());
@@ -363,16 +357,11 @@ TEST(DurationHistogram, CountsBeyond32Bits) {
   EXPECT_EQ(histogram.sum, 1000 * absl::Microseconds(3) + 256 * absl::Hours(1));
 }
 
-TEST(DurationHistogram, EmptyHistogramIsAllZero) {
-  const DurationHistogram empty;
-  EXPECT_EQ(empty.count(), 0);
-  EXPECT_EQ(empty.Mean(), absl::ZeroDuration());
-  EXPECT_EQ(empty.Quantile(0.5), absl::ZeroDuration());
-  EXPECT_EQ(empty.Quantile(1), absl::ZeroDuration());
-}
-
 TEST(DurationHistogram, QuantileInterpolatesWithinBucket) {
   DurationHistogram histogram;
+  EXPECT_EQ(histogram.Mean(), absl::ZeroDuration());
+  EXPECT_EQ(histogram.Quantile(0.5), absl::ZeroDuration());
+  EXPECT_EQ(histogram.Quantile(1), absl::ZeroDuration());
   histogram.buckets[3] = 4;  // above 4 µs, up to 8 µs
   EXPECT_EQ(histogram.Quantile(0.25), absl::Microseconds(5));
   EXPECT_EQ(histogram.Quantile(0.5), absl::Microseconds(6));

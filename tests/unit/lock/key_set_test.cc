@@ -34,16 +34,13 @@ TEST(KeyNames, BeginWithTheKind) {
   EXPECT_THAT(names.extras, ElementsAre("rw.readers", "rw.writers"));
 }
 
-TEST(KeySet, PlainNameKeysShareOneSlot) {
+TEST(KeySet, KeysShareTheSlotOfTheNameOrItsHashTag) {
   const KeySet keys = *KeySet::Make("", "orders:42");
   EXPECT_EQ(keys.main(), "orders:42");
   EXPECT_EQ(keys.name(), "orders:42");
   EXPECT_EQ(KeyOf("orders:42", "fence"), "redlatch:2:{orders:42}:fence");
   EXPECT_EQ(KeyOf("orders:42", "rw.queue"), "redlatch:2:{orders:42}:rw.queue");
   EXPECT_EQ(KeyOf("orders:42", "rw.readers"), "redlatch:rw:{orders:42}:readers") << "no version";
-}
-
-TEST(KeySet, NameKeepsItsHashTag) {
   EXPECT_EQ(KeySet::Make("", "a{b}c")->main(), "a{b}c");
   EXPECT_EQ(KeyOf("a{b}c", "rw.queue"), "redlatch:2.tag:a{b}c:rw.queue");
   EXPECT_EQ(KeyOf("a{b}c", "rw.readers"), "redlatch:rw.tag:a{b}c:readers");

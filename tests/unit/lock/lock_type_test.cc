@@ -110,19 +110,14 @@ TEST(ClientOf, ReadsGrantIdsOfThisVersionOnly) {
   EXPECT_EQ(ClientOf("k"), "");
 }
 
-TEST(Description, IsOneLineOfText) {
+TEST(Description, IsOneLineOfTextAndSurvivesOddProgramNames) {
   EXPECT_EQ(Line("nightly report"), "4711 1795227594499240 db-1 nightly report");
-}
-
-TEST(Description, SurvivesOddProgramNames) {
   for (const std::string& name :
        {std::string(), std::string(" two  spaces "), std::string("\"quoted\\\""),
         std::string("gr\xC3\xBC\xC3\x9F \xE2\x82\xAC"), std::string("no \xFF utf-8")}) {
     EXPECT_EQ(Read(Line(name)), name);
   }
-}
-
-TEST(Description, HasNoControlCharacters) {
+  // Control characters do not.
   EXPECT_EQ(Read(Line("a\nb\tc\x1b[2J\x7f")), "a?b?c?[2J?");
   EXPECT_EQ(Read(Line(std::string("nul\0inside", 10))), "nul?inside");
 }

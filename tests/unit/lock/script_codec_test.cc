@@ -28,8 +28,7 @@ AcquireRequest SomeAcquire(GrantId grant = 7) {
 // A release of a grant of which one token was used and `last` was the last.
 ReleaseRequest Release(uint64_t last = 9) { return {.last_used = 9, .last_reserved = last}; }
 
-class EncodedRequestTest : public ::testing::Test {
- protected:
+struct EncodedRequestTest : ::testing::Test {
   // The call's keys and arguments, with short names for those of this lock and client. A word that
   // contains spaces is in quotes.
   std::string Words(const Request& request, absl::Duration claim = absl::InfiniteDuration()) {

@@ -76,8 +76,7 @@ class Server {
   std::vector<Ran> ran_;
 };
 
-class QuorumAftermath : public FakeQuorumTest {
- protected:
+struct QuorumAftermath : FakeQuorumTest {
   bool Acquires(uint32_t tokens = 1, bool wait = false) {
     const Result result =
         Run(quorum_, internal::AcquireRequest{.grant = 7,

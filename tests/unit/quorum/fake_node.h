@@ -64,8 +64,7 @@ class FakeNode final : public redis::ServerGroup {
 };
 
 // A lock whose grant 7 a quorum of such nodes decides about.
-class FakeQuorumTest : public ::testing::Test {
- protected:
+struct FakeQuorumTest : ::testing::Test {
   FakeQuorumTest() {
     type_.scripts = {.acquire = lua::kQuorumAcquire,
                      .release = lua::kQuorumRelease,

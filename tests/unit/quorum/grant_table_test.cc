@@ -7,8 +7,7 @@ namespace {
 constexpr GrantId kGrant = 1;
 constexpr absl::Duration kLease = absl::Seconds(30);
 
-class GrantTableTest : public ::testing::Test {
- protected:
+struct GrantTableTest : ::testing::Test {
   // How long a node gets the grant when it is healed; zero: it is not healed.
   absl::Duration HealedFor() {
     absl::Duration lease;
@@ -47,8 +46,7 @@ TEST_F(GrantTableTest, SplitsAreCountedUntilRoundSucceeds) {
   EXPECT_EQ(grants_.splits(kGrant), 0);
 }
 
-class GrantTableVotes : public GrantTableTest {
- protected:
+struct GrantTableVotes : GrantTableTest {
   using Kind = GrantTable::Count::Kind;
   static constexpr absl::Duration kClaim = absl::Seconds(2);
 

@@ -1,6 +1,5 @@
 #include "src/quorum/node_result.h"
 
-#include "absl/strings/str_cat.h"
 #include "src/redis/wire/errors.h"
 #include "tests/support/testing.h"
 

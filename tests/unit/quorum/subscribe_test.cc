@@ -3,7 +3,6 @@
 
 #include "src/quorum/quorum.h"
 #include "tests/support/await.h"
-#include "tests/support/testing.h"
 #include "tests/unit/quorum/fake_node.h"
 
 namespace redlatch::quorum {

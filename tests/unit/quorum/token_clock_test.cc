@@ -9,8 +9,7 @@ using base::Instant;
 constexpr int64_t kClock = 1'795'000'000'000'000;
 constexpr int64_t kMostLead = 1000;
 
-class TokenClockTest : public ::testing::Test {
- protected:
+struct TokenClockTest : ::testing::Test {
   Instant After(absl::Duration time) const { return began_ + time; }
 
   const Instant began_ = Instant::FromNanos(1'000'000'000);

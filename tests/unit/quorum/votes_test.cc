@@ -9,8 +9,7 @@ namespace {
 constexpr size_t kNodes = 3;
 
 // Three nodes that queue each acquire, unless a test says otherwise.
-class QuorumVotes : public FakeQuorumTest {
- protected:
+struct QuorumVotes : FakeQuorumTest {
   std::unique_ptr<redis::ServerGroup> Make(size_t node, const redis::ServerGroup::Events& events) {
     tell_[node] = events.on_message;
     FakeNodeEvents its;

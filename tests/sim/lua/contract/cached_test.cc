@@ -5,8 +5,7 @@
 namespace redlatch {
 namespace {
 
-class LockCached : public LockContract {
- protected:
+struct LockCached : LockContract {
   std::string Recalled(const Request& cached) const {
     return absl::StrCat("wanted ", cached.grant, " ", name_);
   }

@@ -7,8 +7,7 @@ namespace {
 
 constexpr int kClaim = 2000;
 
-class LockClaim : public LockContract {
- protected:
+struct LockClaim : LockContract {
   // Hands the lock over to that client, from 'a'.
   std::string HandOverTo(const Request& next) {
     Take(Of('a'));

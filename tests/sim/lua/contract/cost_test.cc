@@ -7,8 +7,7 @@
 namespace redlatch {
 namespace {
 
-class LockCost : public LockContract {
- protected:
+struct LockCost : LockContract {
   Request After(char client, int sequence = 1) const {
     Request request = Claiming(2000, Of(client, sequence));
     request.ticket = "5000000000000000";  // behind them
@@ -59,8 +58,7 @@ TEST_P(LockCost, DoesNotGrowWithDeadWaiters) {
   costs_.Compare("a try behind the dead", dead, [&](int i) { Ask(Impatient(After('d', i))); });
 }
 
-class ReentrantCost : public LockContract {
- protected:
+struct ReentrantCost : LockContract {
   Request Job(char client, int sequence = 1) const {
     return For(90000, LockContract::Job(client, sequence));
   }

@@ -15,8 +15,7 @@ inline std::vector<LockKind> KindsWithTokens() {
   return {SimpleKind(), ReentrantKind(), WriteKind()};
 }
 
-class LockContract : public LockScriptsFixture, public ::testing::WithParamInterface<LockKind> {
- protected:
+struct LockContract : LockScriptsFixture, ::testing::WithParamInterface<LockKind> {
   LockContract() : LockScriptsFixture(GetParam()) {}
 
   Request Of(char client, int sequence = 1) const { return By(client, sequence); }

@@ -140,8 +140,7 @@ TEST_P(LockGrant, ForceReleaseTellsClientAndHandsOver) {
 
 // Whichever keys of a lock are deleted or evicted, it has one owner at a time and does not stay
 // taken.
-class LockLostKeys : public LockLease {
- protected:
+struct LockLostKeys : LockLease {
   std::vector<std::string> Keys() {
     std::vector<std::string> keys;
     for (const redis::Reply& key : server_->Command({"KEYS", "*"}).elements) {

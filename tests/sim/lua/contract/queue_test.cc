@@ -7,8 +7,7 @@ namespace {
 
 constexpr const char* kWaysToGiveUp[] = {"cancel", "release", "release with a tombstone"};
 
-class LockQueue : public LockContract {
- protected:
+struct LockQueue : LockContract {
   std::string GiveUp(std::string_view how, const Request& request) {
     if (how == kWaysToGiveUp[0]) return Cancel(request);
     return how == kWaysToGiveUp[1] ? Release(request) : Release(request, 0, 0, 5000);

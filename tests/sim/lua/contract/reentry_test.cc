@@ -5,8 +5,7 @@
 namespace redlatch {
 namespace {
 
-class LockReentry : public LockContract {
- protected:
+struct LockReentry : LockContract {
   bool GrantsKey(const std::string& grant) {
     return server_->Integer({"HEXISTS", name_, grant}) == 1;
   }

@@ -5,8 +5,7 @@
 namespace redlatch {
 namespace {
 
-class LockStaysTaken : public LockContract {
- protected:
+struct LockStaysTaken : LockContract {
   static constexpr int64_t kMicros = 1000;
 
   // Acquires, and returns the server's time.

@@ -7,8 +7,7 @@ namespace {
 constexpr char kSecret[] = "0123456789abcdef";
 constexpr char kNoLeader[] = "0 0 0 0 0 - ";
 
-class ElectionScripts : public LockScriptsFixture {
- protected:
+struct ElectionScripts : LockScriptsFixture {
   ElectionScripts() : LockScriptsFixture(ElectionKind()) {}
 
   // A candidate with a value.

@@ -10,8 +10,7 @@ namespace redlatch {
 inline constexpr char kGranted[] = "[\"granted\", 0, 30000, 0]";
 inline constexpr int kTtlMs = 60000;
 
-class LatchScripts : public LockScriptsFixture {
- protected:
+struct LatchScripts : LockScriptsFixture {
   LatchScripts() : LockScriptsFixture(LatchKind()) {}
 
   std::string Counted() const { return "{" + name_ + "}:counted"; }

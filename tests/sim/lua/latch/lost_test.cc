@@ -6,8 +6,7 @@
 namespace redlatch {
 namespace {
 
-class LatchLostCounts : public LatchScripts {
- protected:
+struct LatchLostCounts : LatchScripts {
   // A heartbeat of one that was told so.
   static Request Knowing(const std::string& told, char client = 'b') {
     Request request = Waiter(client);

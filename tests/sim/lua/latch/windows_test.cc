@@ -6,8 +6,7 @@
 namespace redlatch {
 namespace {
 
-class LatchWindow : public LatchScripts {
- protected:
+struct LatchWindow : LatchScripts {
   Inbox inbox_{*server_, Channel('b')};
 };
 

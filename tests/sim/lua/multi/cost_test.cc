@@ -9,8 +9,7 @@ constexpr int kNames = 64, kWindow = 64, kQueues = 16;
 // What each of the names may cost a call: it is surveyed, queued at, and its owner's lease is read.
 constexpr int kCommandsPerName = 11;
 
-class MultiCost : public MultiScriptsFixture {
- protected:
+struct MultiCost : MultiScriptsFixture {
   using Step = std::function<void()>;
   using Call = std::function<std::string()>;
 

@@ -11,8 +11,7 @@ using ::testing::Not;
 
 const Names kAll = {"a", "b", "c"};
 
-class MultiScripts : public MultiScriptsFixture {
- protected:
+struct MultiScripts : MultiScriptsFixture {
   const Request multi_ = Claiming(2000, By('1'));
   const Request simple_ = Claiming(2000, By('2'));
   const Request other_ = Claiming(2000, By('3'));

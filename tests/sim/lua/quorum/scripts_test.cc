@@ -8,8 +8,7 @@ namespace redlatch {
 namespace {
 
 // A node of a quorum. Its keys have short names.
-class QuorumNode : public ::testing::Test {
- protected:
+struct QuorumNode : ::testing::Test {
   using Words = std::vector<std::string>;
 
   // `own`: the keys that follow those that every script of a lock has.
@@ -28,8 +27,7 @@ class QuorumNode : public ::testing::Test {
   const std::unique_ptr<ScriptServer> server_ = std::make_unique<ScriptServer>();
 };
 
-class QuorumVote : public QuorumNode {
- protected:
+struct QuorumVote : QuorumNode {
   struct Client {
     Request request;
     Inbox inbox;
@@ -414,8 +412,7 @@ TEST_F(QuorumVote, YieldVotesForOtherByMessage) {
   EXPECT_EQ(Holder(), second_.request.grant + " 1");
 }
 
-class QuorumRaise : public QuorumNode {
- protected:
+struct QuorumRaise : QuorumNode {
   void GrantId(const std::string& grant, int64_t fence) {
     server_->Command({"SET", "orders", grant + " 1", "PX", "30000"});
     server_->Command({"SET", "fence", absl::StrCat(fence), "PX", "30000"});
@@ -463,8 +460,7 @@ TEST_F(QuorumRaise, DoesNotHealReleasedGrant) {
 }
 
 // A node that has restarted lately, and the restart delay.
-class YoungNode : public QuorumNode {
- protected:
+struct YoungNode : QuorumNode {
   std::string Take(const std::string& delay_ms) {
     Words args = request_.Args();
     args.push_back("0 take " + delay_ms + " ab");  // an earlier run of the server

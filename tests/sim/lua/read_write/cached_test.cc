@@ -15,8 +15,7 @@ end
 redis.call('PEXPIRE', KEYS[1], 60000)
 )lua";
 
-class ReadWriteCached : public ReadWriteScripts {
- protected:
+struct ReadWriteCached : ReadWriteScripts {
   void MakeReads(int count, char client) {
     server_->Do({"EVAL", kMakeReads, "1", Readers(), absl::StrCat(count), std::string(32, client)});
   }

@@ -7,8 +7,7 @@
 namespace redlatch {
 namespace {
 
-class ReadWriteCost : public ReadWriteScripts {
- protected:
+struct ReadWriteCost : ReadWriteScripts {
   void MakeReads(int count, int64_t ending_us) {
     server_->Command(
         {"EVAL", kMakeExpiries, "1", Readers(), absl::StrCat(count), absl::StrCat(ending_us)});

@@ -12,8 +12,7 @@ inline constexpr char kLastReading[] = "[\"held\", 1]";
 // The token of a write by another client.
 inline constexpr int64_t kWritten = 1'500'000'000'000'000;
 
-class ReadWriteScripts : public LockScriptsFixture {
- protected:
+struct ReadWriteScripts : LockScriptsFixture {
   ReadWriteScripts() : LockScriptsFixture(WriteKind()) {}
 
   const LockScripts& ScriptsFor(const Request& request) const override {

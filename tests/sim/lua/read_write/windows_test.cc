@@ -5,8 +5,7 @@
 namespace redlatch {
 namespace {
 
-class ReadWriteWindow : public ReadWriteScripts {
- protected:
+struct ReadWriteWindow : ReadWriteScripts {
   std::string Phase() { return server_->Text({"HGET", name_, "phase"}); }
   // As if all readers had left, and the client that had to check the handover had died.
   void AllLeave() { server_->Command({"DEL", Readers()}); }

@@ -6,8 +6,7 @@ namespace {
 
 constexpr char kReleases[] = "redisson_sc:{orders:42}";
 
-class RedissonSemaphoreScripts : public RedissonScripts {
- protected:
+struct RedissonSemaphoreScripts : RedissonScripts {
   explicit RedissonSemaphoreScripts(LockKind kind = RedissonSemaphore())
       : RedissonScripts(std::move(kind)) {}
   std::string Change(const std::string& how, int64_t number = 0) {
@@ -95,8 +94,7 @@ TEST_F(RedissonSemaphoreScripts, ScriptsLookAtFewOfVeryMany) {
   EXPECT_LT(server_->calls_in_scripts() - before, 50);
 }
 
-class RedissonPermitScripts : public RedissonSemaphoreScripts {
- protected:
+struct RedissonPermitScripts : RedissonSemaphoreScripts {
   RedissonPermitScripts() : RedissonSemaphoreScripts(RedissonSemaphore(4, "timeout")) {}
 };
 
@@ -124,8 +122,7 @@ TEST_F(RedissonPermitScripts, RepeatTakesOnlyWhatItHasLost) {
   EXPECT_EQ(Pttl(Taken()), -1);
 }
 
-class RedissonLatchScripts : public RedissonScripts {
- protected:
+struct RedissonLatchScripts : RedissonScripts {
   RedissonLatchScripts() : RedissonScripts(RedissonLatch()) {}
   std::string Call(const std::string& id, const std::string& how, int n = 0, int ms = 300'000) {
     return Eval(lua::kRedissonLatchCount, {Auxiliary("redisson.counted." + id)},

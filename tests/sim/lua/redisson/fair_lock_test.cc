@@ -5,8 +5,7 @@
 namespace redlatch {
 namespace {
 
-class RedissonFairScripts : public RedissonScripts {
- protected:
+struct RedissonFairScripts : RedissonScripts {
   RedissonFairScripts() : RedissonScripts(RedissonFairLock()) {}
   std::string Alive() const { return Auxiliary("redisson.alive"); }
   static std::string ChannelOf(const std::string& waiter) {

@@ -47,8 +47,7 @@ inline LockKind RedissonLatch() {
   return kind;
 }
 
-class RedissonScripts : public LockScriptsFixture {
- protected:
+struct RedissonScripts : LockScriptsFixture {
   explicit RedissonScripts(LockKind kind) : LockScriptsFixture(std::move(kind)) {}
   void TearDown() override {}  // Redisson's counters and permits have no TTL
 

@@ -4,9 +4,7 @@
 namespace redlatch {
 namespace {
 
-class RedissonLocksScripts : public RedissonScripts,
-                             public ::testing::WithParamInterface<LockKind> {
- protected:
+struct RedissonLocksScripts : RedissonScripts, public ::testing::WithParamInterface<LockKind> {
   RedissonLocksScripts() : RedissonScripts(GetParam()) {}
   // A fenced lock counts, a lock does not.
   int Token(int nth) const { return kind_.name == "redisson_fenced_lock" ? nth : 0; }
@@ -86,8 +84,7 @@ TEST_P(RedissonLocksScripts, InspectShowsHolderOfEitherLanguage) {
                                     "\", \"", std::string(32, 'a'), "\", 30000, 1]], 1, [], 1]"));
 }
 
-class RedissonOtherData : public RedissonScripts, public ::testing::WithParamInterface<LockKind> {
- protected:
+struct RedissonOtherData : RedissonScripts, ::testing::WithParamInterface<LockKind> {
   RedissonOtherData() : RedissonScripts(GetParam()) {}
 };
 INSTANTIATE_TEST_SUITE_P(OfEachKind, RedissonOtherData,
@@ -128,8 +125,7 @@ TEST_P(RedissonOtherData, IsNamedAndLeftAlone) {
   }
 }
 
-class RedissonInspect : public RedissonScripts {
- protected:
+struct RedissonInspect : RedissonScripts {
   RedissonInspect() : RedissonScripts(RedissonLock()) {}
 };
 

@@ -4,8 +4,7 @@
 namespace redlatch {
 namespace {
 
-class RedissonReadWriteScripts : public RedissonScripts {
- protected:
+struct RedissonReadWriteScripts : RedissonScripts {
   RedissonReadWriteScripts() : RedissonScripts(RedissonReadWriteLock()) {}
 
   const LockScripts& ScriptsFor(const Request& request) const override {

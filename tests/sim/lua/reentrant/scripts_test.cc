@@ -4,8 +4,7 @@
 namespace redlatch {
 namespace {
 
-class ReentrantScripts : public LockScriptsFixture {
- protected:
+struct ReentrantScripts : LockScriptsFixture {
   ReentrantScripts() : LockScriptsFixture(ReentrantKind()) {}
 };
 

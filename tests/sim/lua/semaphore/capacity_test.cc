@@ -5,8 +5,7 @@
 namespace redlatch {
 namespace {
 
-class SemaphoreCapacity : public SemaphoreScriptsFixture {
- protected:
+struct SemaphoreCapacity : SemaphoreScriptsFixture {
   Request Expecting(int64_t capacity, Request request) {
     request.more = {absl::StrCat(capacity)};
     return request;

@@ -7,8 +7,7 @@
 namespace redlatch {
 namespace {
 
-class SemaphoreCost : public SemaphoreScriptsFixture {
- protected:
+struct SemaphoreCost : SemaphoreScriptsFixture {
   using Call = ScriptCosts::Call;
   void Costs(const char* what, const Call& prepare, const Call& call) {
     costs_.Compare(what, prepare, call);

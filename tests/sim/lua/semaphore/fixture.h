@@ -21,8 +21,7 @@ end
 redis.call('PEXPIRE', KEYS[1], 60000)
 )lua";
 
-class SemaphoreScriptsFixture : public LockScriptsFixture {
- protected:
+struct SemaphoreScriptsFixture : LockScriptsFixture {
   static constexpr char kSet[] = "[\"set\"]";
 
   SemaphoreScriptsFixture() : LockScriptsFixture(SemaphoreKind()) {}

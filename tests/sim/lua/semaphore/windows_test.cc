@@ -8,8 +8,7 @@ namespace {
 
 constexpr int kPermitClaim = 2000;
 
-class SemaphoreWindow : public SemaphoreScriptsFixture {
- protected:
+struct SemaphoreWindow : SemaphoreScriptsFixture {
   // How many messages of that kind there are on that channel.
   static int Told(Inbox& inbox, const std::string& what) {
     int told = 0;

@@ -4,8 +4,7 @@
 namespace redlatch {
 namespace {
 
-class SimpleScripts : public LockScriptsFixture {
- protected:
+struct SimpleScripts : LockScriptsFixture {
   SimpleScripts() : LockScriptsFixture(SimpleKind()) {}
 
   std::string Owner() { return server_->Text({"GET", name_}); }
@@ -116,8 +115,7 @@ TEST_F(SimpleScripts, InspectShowsOwnerAndFirstWaiters) {
 
 // ---- Native grants.
 
-class NativeScripts : public SimpleScripts {
- protected:
+struct NativeScripts : SimpleScripts {
   static Request Native(char client, int sequence = 1) {
     Request request = Of(client, sequence);
     request.grant += "n";

@@ -7,8 +7,7 @@ namespace {
 
 constexpr int64_t kStart = 1'700'000'000'000'000;
 
-class RateTest : public ::testing::Test {
- protected:
+struct RateTest : ::testing::Test {
   // Reads the fence `count` times, every 100 ms. `last_grant` returns the time of the last grant
   // before a reading; both are in microseconds since the start.
   template <class LastGrantBefore>

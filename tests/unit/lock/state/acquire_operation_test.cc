@@ -71,8 +71,7 @@ TEST_F(AcquireOperationTest, CancelsItsRequestWhenItsWaitIsOver) {
 }
 
 // A Redisson lock's waiter listens once it is not granted, and asks again when it does.
-class ListeningTest : public AcquireOperationTest {
- protected:
+struct ListeningTest : AcquireOperationTest {
   ListeningTest() { Make({.listens = true}); }
   Action EndSubscribing(Thread& thread, const absl::Status& status) {
     return Resume(thread, {.subscribed_as = &status, .subscribed = true, .listens = status.ok()});
@@ -220,8 +219,7 @@ TEST_F(AcquireOperationTest, AwaitsPendingWakeAfterOversleeping) {
 }
 
 // A grant that one replica must confirm.
-class ConfirmedAcquireTest : public AcquireOperationTest {
- protected:
+struct ConfirmedAcquireTest : AcquireOperationTest {
   Thread& CallForAcks(absl::Duration wait = absl::InfiniteDuration()) {
     Thread& thread = Call(wait);
     thread.operation.waiter().terms.acks.replicas = 1;

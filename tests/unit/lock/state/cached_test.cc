@@ -8,8 +8,7 @@ namespace {
 constexpr absl::Duration kKeep = absl::Seconds(2);
 constexpr absl::Duration kTick = absl::Nanoseconds(1);
 
-class LockStateCachedTest : public LockStateTest {
- protected:
+struct LockStateCachedTest : LockStateTest {
   LockStateCachedTest() { state().OnSubscribed(); }
   void MakeSubscribed(const LockState::Config& config) {
     Make(config);
@@ -266,8 +265,7 @@ TEST_F(LockStateCachedTest, IsNotCachedSoonAfterTry) {
 }
 
 // A turn, in which a client caches a lock that others want.
-class LockStateCachedTurnTest : public LockStateCachedTest {
- protected:
+struct LockStateCachedTurnTest : LockStateCachedTest {
   static constexpr absl::Duration kTurn = absl::Milliseconds(16);
 
   static Want WithTurn() {
@@ -300,8 +298,7 @@ TEST_F(LockStateCachedTurnTest, RecallWaitsForEndOfTurn) {
 }
 
 // Readers share a cached grant.
-class LockStateCachedReadsTest : public LockStateCachedTest {
- protected:
+struct LockStateCachedReadsTest : LockStateCachedTest {
   LockStateCachedReadsTest() { MakeSubscribed({.use = GrantUse::kShared, .reentrant = true}); }
 };
 

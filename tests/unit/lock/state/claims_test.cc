@@ -5,8 +5,7 @@
 namespace redlatch::internal {
 namespace {
 
-class LockStateClaimsTest : public LockStateTest {
- protected:
+struct LockStateClaimsTest : LockStateTest {
   static constexpr absl::Duration kClaim = absl::Milliseconds(400);
   static constexpr absl::Duration kClaimValid = absl::Milliseconds(394);  // margin 1 % + 2 ms
   static constexpr absl::Duration kConfirmAfter = absl::Milliseconds(20);
@@ -221,8 +220,7 @@ TEST_F(LockStateClaimsTest, ContinuesAtOnceAfterWindowOfDeadWaiters) {
   Fetch<CancelRequest>();
 }
 
-class LockStatePermitClaimsTest : public LockStateClaimsTest {
- protected:
+struct LockStatePermitClaimsTest : LockStateClaimsTest {
   LockStatePermitClaimsTest() { Make({.use = GrantUse::kPermit}); }
 };
 

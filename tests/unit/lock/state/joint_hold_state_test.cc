@@ -7,8 +7,7 @@
 namespace redlatch::internal {
 namespace {
 
-class JointHoldStateTest : public ::testing::Test {
- protected:
+struct JointHoldStateTest : ::testing::Test {
   static base::Instant At(int seconds) {
     return base::Instant::FromNanos(absl::ToInt64Nanoseconds(absl::Seconds(seconds)));
   }

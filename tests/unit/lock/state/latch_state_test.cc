@@ -5,8 +5,7 @@
 namespace redlatch::internal {
 namespace {
 
-class LatchQueueTest : public LockStateTest {
- protected:
+struct LatchQueueTest : LockStateTest {
   LatchQueueTest() { Make({.use = GrantUse::kLatch}); }
 
   Request QueueAll() {
@@ -36,8 +35,7 @@ TEST_F(LatchQueueTest, MessageReleasesAllWaitersWithoutHold) {
   ExpectAllThrough();
 }
 
-class LatchCountsTest : public LockStateTest {
- protected:
+struct LatchCountsTest : LockStateTest {
   LatchCountsTest() { Make({.use = GrantUse::kLatch}); }
 
   static Result Telling(uint64_t counts, uint64_t last) {

@@ -17,8 +17,7 @@ constexpr absl::Duration kHeartbeat = absl::Seconds(10);
 constexpr absl::Duration kLeft = absl::Seconds(25);
 constexpr absl::Duration kNone = absl::ZeroDuration();
 
-class LeaderViewTest : public ::testing::Test {
- protected:
+struct LeaderViewTest : ::testing::Test {
   // Asks, and delivers the reply. Returns true if the client has learned of a change.
   bool Ask(const LeaderNews& news, int64_t sent, int64_t answered, absl::Duration left = kLeft) {
     view_.OnAsked();

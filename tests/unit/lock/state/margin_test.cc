@@ -6,8 +6,7 @@
 namespace redlatch::internal {
 namespace {
 
-class LockStateMarginTest : public LockStateTest {
- protected:
+struct LockStateMarginTest : LockStateTest {
   static constexpr absl::Duration kStop = absl::Milliseconds(900);
   static constexpr absl::Duration kGrace = absl::Seconds(5);
 };
@@ -130,8 +129,7 @@ TEST_F(LockStateMarginTest, GrantServesOnlyEqualMargins) {
   Fetch<ReleaseRequest>();
 }
 
-class LockStateAtMostTest : public LockStateTest {
- protected:
+struct LockStateAtMostTest : LockStateTest {
   static constexpr absl::Duration kAtMost = absl::Seconds(10);
   static constexpr absl::Duration kExact = absl::Milliseconds(1);
 

@@ -9,8 +9,7 @@ namespace {
 
 using Kind = MultiOperation::Action::Kind;
 
-class MultiOperationTest : public ::testing::Test {
- protected:
+struct MultiOperationTest : ::testing::Test {
   MultiOperation::Action Resume(MultiOperation& operation, absl::Status outcome = {},
                                 bool stopped = false) {
     return operation.Resume(

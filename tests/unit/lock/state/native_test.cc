@@ -5,8 +5,7 @@
 namespace redlatch::internal {
 namespace {
 
-class LockStateNativeTest : public LockStateTest {
- protected:
+struct LockStateNativeTest : LockStateTest {
   static constexpr absl::Duration kClaim = absl::Seconds(2);
   static constexpr Want kLock{.face = Face::kStd, .native = true};
 

@@ -8,8 +8,7 @@ namespace {
 
 constexpr absl::Duration kKept = absl::Seconds(2);
 
-class RareStatesTest : public LockStateTest {
- protected:
+struct RareStatesTest : LockStateTest {
   RareStatesTest() { state().OnSubscribed(); }
   static Want Std(uint64_t thread = 1) { return {.thread = thread, .face = Face::kStd}; }
   static Want Cached(uint64_t thread = 1) {
@@ -432,8 +431,7 @@ TEST_F(RareStatesTest, NothingIsAskedForWhileTheProcessExits) {
 }
 
 // The outcome of a script's call.
-class ScriptOperationTest : public LockStateTest {
- protected:
+struct ScriptOperationTest : LockStateTest {
   Operation::Action Resume(const Operation::Event& event = {}) {
     Effects effects;
     return operation_.Resume(event, now(), state(), effects);

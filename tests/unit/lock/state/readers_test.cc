@@ -4,8 +4,7 @@
 namespace redlatch::internal {
 namespace {
 
-class PermitStateTest : public LockStateTest {
- protected:
+struct PermitStateTest : LockStateTest {
   PermitStateTest() { Make({.use = GrantUse::kPermit}); }
 
   static Result Permitted() { return Granted(0, kLease, 0); }

@@ -7,8 +7,7 @@ namespace {
 
 using Action = Operation::Action;
 
-class ReleaseOperationTest : public LockStateTest {
- protected:
+struct ReleaseOperationTest : LockStateTest {
   ReleaseOperationTest() {
     Waiter& waiter = Answered(Granted());
     operation_.emplace(

@@ -4,8 +4,7 @@
 namespace redlatch::internal {
 namespace {
 
-class LockStateReleaseTest : public LockStateTest {
- protected:
+struct LockStateReleaseTest : LockStateTest {
   // The server stays silent until the client gives up. Returns how often it was asked.
   int AskInVain(bool may_have_executed = true) {
     int tries = 0;

@@ -4,8 +4,7 @@
 namespace redlatch::internal {
 namespace {
 
-class SharedStateTest : public LockStateTest {
- protected:
+struct SharedStateTest : LockStateTest {
   static constexpr absl::Duration kWindow = absl::Milliseconds(5);
 
   SharedStateTest() { Make({.use = GrantUse::kShared, .reentrant = true}); }

@@ -5,8 +5,7 @@
 namespace redlatch::internal {
 namespace {
 
-class LockStateStayTakenTest : public LockStateTest {
- protected:
+struct LockStateStayTakenTest : LockStateTest {
   static constexpr absl::Duration kLong = absl::Minutes(10);
   static constexpr absl::Duration kShort = absl::Seconds(1);
   static constexpr uint64_t kUntilLong = kToken + 600'000'000;

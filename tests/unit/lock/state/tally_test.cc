@@ -6,8 +6,7 @@
 namespace redlatch::internal {
 namespace {
 
-class TallyStateTest : public LockStateTest {
- protected:
+struct TallyStateTest : LockStateTest {
   TallyStateTest() { Make({.counts = true}); }
 
   LockStats Counted() {

@@ -9,8 +9,7 @@ constexpr absl::Duration kTurn = absl::Milliseconds(16);
 constexpr absl::Duration kTurnTick = absl::Nanoseconds(1);
 constexpr absl::Duration kClaim = absl::Milliseconds(1500);
 
-class LockStateTurnTest : public LockStateTest {
- protected:
+struct LockStateTurnTest : LockStateTest {
   static Want OfThread(uint64_t thread, absl::Duration turn = kTurn) {
     return {.thread = thread, .turn = turn};
   }
@@ -258,8 +257,7 @@ TEST_F(LockStateTurnTest, OtherLeasesAreWholeFromStart) {
 
 // ---- Grants that do not exclude others.
 
-class ReadTurnTest : public LockStateTurnTest {
- protected:
+struct ReadTurnTest : LockStateTurnTest {
   ReadTurnTest() { Make({.use = GrantUse::kShared, .reentrant = true}); }
 
   static Result HeldWith(int64_t others) { return {.what = StillHeld{.others = others}}; }
@@ -346,8 +344,7 @@ TEST_F(ReadTurnTest, WriteOfSameClientEndsTurn) {
 }
 
 // What readers and permits have in common.
-class SharedTurnTest : public ReadTurnTest, public ::testing::WithParamInterface<GrantUse> {
- protected:
+struct SharedTurnTest : ReadTurnTest, ::testing::WithParamInterface<GrantUse> {
   SharedTurnTest() { Make({.use = GetParam(), .reentrant = reads()}); }
   static bool reads() { return GetParam() == GrantUse::kShared; }
 };
@@ -387,8 +384,7 @@ TEST_P(SharedTurnTest, ReturningThreadNeedsNoServer) {
   }
 }
 
-class PermitTurnTest : public ReadTurnTest {
- protected:
+struct PermitTurnTest : ReadTurnTest {
   PermitTurnTest() { Make({.use = GrantUse::kPermit}); }
 };
 

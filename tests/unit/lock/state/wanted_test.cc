@@ -4,8 +4,7 @@
 namespace redlatch::internal {
 namespace {
 
-class LockStateWantedTest : public LockStateTest {
- protected:
+struct LockStateWantedTest : LockStateTest {
   static Want Told(uint64_t thread = 1, Face face = Face::kStatus,
                    std::optional<Duration> turn = absl::ZeroDuration()) {
     return {.thread = thread, .face = face, .turn = turn, .told = true};

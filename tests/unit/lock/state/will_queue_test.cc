@@ -4,8 +4,7 @@
 namespace redlatch::internal {
 namespace {
 
-class WillQueueTest : public LockStateTest {
- protected:
+struct WillQueueTest : LockStateTest {
   // The lock is released while that many waiters of other clients wait.
   void HandOver(int64_t others) { FetchReleaseOf(Hold({}, others).hold); }
 };

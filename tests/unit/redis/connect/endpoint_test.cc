@@ -36,8 +36,7 @@ extern "C" int getaddrinfo(const char* node, const char* service, const addrinfo
 namespace redlatch::redis {
 namespace {
 
-class NameServer : public ::testing::Test {
- protected:
+struct NameServer : ::testing::Test {
   NameServer() { begun = 0; }
   ~NameServer() override {
     hangs = false;

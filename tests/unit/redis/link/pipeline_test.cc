@@ -32,8 +32,7 @@ struct Caller {
   std::string bytes;  // of its commands
 };
 
-class PipelineTest : public ::testing::Test {
- protected:
+struct PipelineTest : ::testing::Test {
   static Command Numbered(int i) { return Command{"ECHO", std::to_string(i)}; }
 
   // Appends that many commands: first, first + 1, ...
@@ -166,8 +165,7 @@ TEST_F(PipelineTest, PrependKeepsOtherCommands) {
   EXPECT_EQ(pipeline_.size(), 0);
 }
 
-class LostConnectionTest : public PipelineTest {
- protected:
+struct LostConnectionTest : PipelineTest {
   void Lose(const std::string& rest) {
     pipeline_.ConnectionLost(rest, absl::UnavailableError("lost"),
                              absl::UnavailableError("not sent"), finished_);
@@ -218,8 +216,7 @@ TEST_F(LostConnectionTest, DropsCommandsWithoutWaiter) {
   EXPECT_EQ(Take(), waits.bytes);
 }
 
-class SpinPolicyTest : public ::testing::Test {
- protected:
+struct SpinPolicyTest : ::testing::Test {
   static constexpr absl::Duration kLength = absl::Microseconds(80);
 
   // Makes calls one after another, each answered alone after `latency`. Returns how long it spun.

@@ -1,12 +1,10 @@
 // Slots that move between two nodes.
 #include "src/redis/server_group/cluster.h"
 
-#include <atomic>
 #include <mutex>
 
 #include "absl/strings/str_join.h"
 #include "src/redis/url/url.h"
-#include "src/redis/wire/codec.h"
 #include "tests/support/await.h"
 #include "tests/support/fake_server.h"
 #include "tests/support/testing.h"
@@ -18,8 +16,7 @@ using support::FakeServer;
 
 const LuaScript kScript{.name = "test/script", .body = "return 1", .sha1 = "e0e1f9fabfc9d4800c87"};
 
-class ClusterTest : public ::testing::Test {
- protected:
+struct ClusterTest : ::testing::Test {
   // One node, and the commands that it received.
   class Node {
    public:

@@ -11,8 +11,7 @@ namespace redlatch::redis {
 namespace {
 
 // A client that has subscribed, and the server.
-class SingleServerTest : public ::testing::Test {
- protected:
+struct SingleServerTest : ::testing::Test {
   SingleServerTest() {
     EXPECT_TRUE(client_.Subscribe("key", base::Now() + absl::Seconds(10), {}).ok());
   }
@@ -58,8 +57,7 @@ TEST_F(SingleServerTest, LostSubscriptionIsMadeAgainAndReported) {
 }
 
 // A client and two servers; a sentinel says which one is the primary.
-class SentinelServerTest : public ::testing::Test {
- protected:
+struct SentinelServerTest : ::testing::Test {
   // A server, and the commands that it received.
   struct Server {
     std::atomic<int> subscribed{0};

@@ -7,8 +7,7 @@ namespace {
 
 using Verdict = SubscriptionCheck::Verdict;
 
-class SubscriptionCheckTest : public ::testing::Test {
- protected:
+struct SubscriptionCheckTest : ::testing::Test {
   Verdict Tell(bool has_subscriber) {
     now_ = now_ + absl::Milliseconds(60);
     return check_.Note(has_subscriber, now_, live_, now_);

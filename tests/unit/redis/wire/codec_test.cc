@@ -240,9 +240,6 @@ TEST(ReplyTest, DebugStringIsCutIfLong) {
   EXPECT_EQ(text.DebugString(), "\"" + std::string(80, 'a') + "...\"");
   const Reply array = {.type = Type::kArray, .elements = std::vector<Reply>(9)};
   EXPECT_EQ(array.DebugString(), "[nil, nil, nil, nil, nil, nil, nil, nil, ...]");
-}
-
-TEST(ReplyTest, DebugStringOfDeepReplyIsShort) {
   Reply reply = {.type = Type::kString, .text = std::string(80, 'a')};
   for (int depth = 0; depth < 5; ++depth) {
     reply = {.type = Type::kArray, .elements = std::vector<Reply>(8, reply)};

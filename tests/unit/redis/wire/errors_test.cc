@@ -5,75 +5,68 @@
 namespace redlatch::redis {
 namespace {
 
-const struct {
+struct ServerError {
   std::string_view text;  // as servers say it
   ErrorCode code;
   absl::StatusCode status;
-  bool transient;
-} kErrors[] = {
-    {"NOSCRIPT No matching script. Please use EVAL.", ErrorCode::kNoScript,
-     absl::StatusCode::kNotFound, false},
-    {"LOADING Redis is loading the dataset in memory", ErrorCode::kLoading,
-     absl::StatusCode::kUnavailable, true},
-    {"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
-     ErrorCode::kBusy, absl::StatusCode::kUnavailable, true},
-    {"READONLY You can't write against a read only replica.", ErrorCode::kReadOnly,
-     absl::StatusCode::kUnavailable, true},
-    {"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
-     ErrorCode::kMasterDown, absl::StatusCode::kUnavailable, true},
-    {"OOM command not allowed when used memory > 'maxmemory'.", ErrorCode::kOutOfMemory,
-     absl::StatusCode::kResourceExhausted, false},
-    {"NOAUTH Authentication required.", ErrorCode::kNoAuth, absl::StatusCode::kPermissionDenied,
-     false},
-    {"WRONGPASS invalid username-password pair or user is disabled.", ErrorCode::kWrongPass,
-     absl::StatusCode::kPermissionDenied, false},
-    {"NOPERM this user has no permissions to run the 'eval' command", ErrorCode::kNoPermission,
-     absl::StatusCode::kPermissionDenied, false},
-    {"ERR The user executing the script can't run this command or subcommand script: 9a8b, on "
-     "@user_script:1.",
-     ErrorCode::kNoPermission, absl::StatusCode::kPermissionDenied, false},
-    {"ERR The user executing the script can't access at least one of the keys mentioned in the "
-     "command arguments script: 9a8b, on @user_script:1.",
-     ErrorCode::kNoPermission, absl::StatusCode::kPermissionDenied, false},
-    {"ERR ACL failure in script: User bob has no permissions to run the 'hset' command",
-     ErrorCode::kNoPermission, absl::StatusCode::kPermissionDenied, false},
-    {"ERR unknown command 'EVALSHA', with args beginning with: '0' '0' ",
-     ErrorCode::kUnknownCommand, absl::StatusCode::kFailedPrecondition, false},
-    {"ERR Unknown Redis command called from script script: 9a8b, on @user_script:1.",
-     ErrorCode::kUnknownCommand, absl::StatusCode::kFailedPrecondition, false},
-    {"ERR This Redis command is not allowed from script script: 9a8b, on @user_script:1.",
-     ErrorCode::kOther, absl::StatusCode::kFailedPrecondition, false},
-    {"ERR This instance has Lua scripting support disabled", ErrorCode::kOther,
-     absl::StatusCode::kFailedPrecondition, false},
-    {"WRONGTYPE Operation against a key holding the wrong kind of value", ErrorCode::kWrongType,
-     absl::StatusCode::kFailedPrecondition, false},
-    {"MOVED 3999 127.0.0.1:6381", ErrorCode::kMoved, absl::StatusCode::kFailedPrecondition, false},
-    {"ASK 3999 127.0.0.1:6381", ErrorCode::kAsk, absl::StatusCode::kFailedPrecondition, false},
-    {"TRYAGAIN Multiple keys request during rehashing of slot", ErrorCode::kTryAgain,
-     absl::StatusCode::kUnavailable, true},
-    {"CLUSTERDOWN The cluster is down", ErrorCode::kClusterDown, absl::StatusCode::kUnavailable,
-     true},
-    {"ERR max number of clients reached", ErrorCode::kTooManyClients,
-     absl::StatusCode::kUnavailable, true},
-    {"ERR max number of clients + cluster connections reached", ErrorCode::kTooManyClients,
-     absl::StatusCode::kUnavailable, true},
-    {"ERR unknown command 'FOO'", ErrorCode::kUnknownCommand, absl::StatusCode::kFailedPrecondition,
-     false},
-    {"BUSYKEY Target key name already exists.", ErrorCode::kOther, absl::StatusCode::kInternal,
-     false},
-    {"NOTBUSY No scripts in execution right now.", ErrorCode::kOther, absl::StatusCode::kInternal,
-     false},
-    {"ERR about key: ERR ACL failure in script", ErrorCode::kOther, absl::StatusCode::kInternal,
-     false},
-    {"ERR NOSCRIPT", ErrorCode::kOther, absl::StatusCode::kInternal, false},
-    {"noscript", ErrorCode::kOther, absl::StatusCode::kInternal, false},
-    {" NOSCRIPT", ErrorCode::kOther, absl::StatusCode::kInternal, false},
-    {"NOSCRIPT", ErrorCode::kNoScript, absl::StatusCode::kNotFound, false},
-    {"", ErrorCode::kOther, absl::StatusCode::kInternal, false},
+  bool transient = false;
 };
 
+std::vector<ServerError> Errors() {
+  using enum ErrorCode;
+  using enum absl::StatusCode;
+  return {
+      {"NOSCRIPT No matching script. Please use EVAL.", kNoScript, kNotFound},
+      {"LOADING Redis is loading the dataset in memory", kLoading, kUnavailable, true},
+      {"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+       kBusy, kUnavailable, true},
+      {"READONLY You can't write against a read only replica.", kReadOnly, kUnavailable, true},
+      {"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+       kMasterDown, kUnavailable, true},
+      {"OOM command not allowed when used memory > 'maxmemory'.", kOutOfMemory, kResourceExhausted},
+      {"NOAUTH Authentication required.", kNoAuth, kPermissionDenied},
+      {"WRONGPASS invalid username-password pair or user is disabled.", kWrongPass,
+       kPermissionDenied},
+      {"NOPERM this user has no permissions to run the 'eval' command", kNoPermission,
+       kPermissionDenied},
+      {"ERR The user executing the script can't run this command or subcommand script: 9a8b, on "
+       "@user_script:1.",
+       kNoPermission, kPermissionDenied},
+      {"ERR The user executing the script can't access at least one of the keys mentioned in the "
+       "command arguments script: 9a8b, on @user_script:1.",
+       kNoPermission, kPermissionDenied},
+      {"ERR ACL failure in script: User bob has no permissions to run the 'hset' command",
+       kNoPermission, kPermissionDenied},
+      {"ERR unknown command 'EVALSHA', with args beginning with: '0' '0' ", kUnknownCommand,
+       kFailedPrecondition},
+      {"ERR Unknown Redis command called from script script: 9a8b, on @user_script:1.",
+       kUnknownCommand, kFailedPrecondition},
+      {"ERR This Redis command is not allowed from script script: 9a8b, on @user_script:1.", kOther,
+       kFailedPrecondition},
+      {"ERR This instance has Lua scripting support disabled", kOther, kFailedPrecondition},
+      {"WRONGTYPE Operation against a key holding the wrong kind of value", kWrongType,
+       kFailedPrecondition},
+      {"MOVED 3999 127.0.0.1:6381", kMoved, kFailedPrecondition},
+      {"ASK 3999 127.0.0.1:6381", kAsk, kFailedPrecondition},
+      {"TRYAGAIN Multiple keys request during rehashing of slot", kTryAgain, kUnavailable, true},
+      {"CLUSTERDOWN The cluster is down", kClusterDown, kUnavailable, true},
+      {"ERR max number of clients reached", kTooManyClients, kUnavailable, true},
+      {"ERR max number of clients + cluster connections reached", kTooManyClients, kUnavailable,
+       true},
+      {"ERR unknown command 'FOO'", kUnknownCommand, kFailedPrecondition},
+      {"BUSYKEY Target key name already exists.", kOther, kInternal},
+      {"NOTBUSY No scripts in execution right now.", kOther, kInternal},
+      {"ERR about key: ERR ACL failure in script", kOther, kInternal},
+      {"ERR NOSCRIPT", kOther, kInternal},
+      {"noscript", kOther, kInternal},
+      {" NOSCRIPT", kOther, kInternal},
+      {"NOSCRIPT", kNoScript, kNotFound},
+      {"", kOther, kInternal},
+  };
+}
+
 TEST(ErrorsTest, ClassifiesErrorByFirstWords) {
-  for (const auto& error : kErrors) {
+  for (const ServerError& error : Errors()) {
     SCOPED_TRACE(error.text);
     EXPECT_EQ(ClassifyError(error.text), error.code);
     EXPECT_EQ(IsTransient(ClassifyError(error.text)), error.transient);
@@ -82,7 +75,7 @@ TEST(ErrorsTest, ClassifiesErrorByFirstWords) {
 }
 
 TEST(ErrorsTest, MessagesNameServerAndItsText) {
-  for (const auto& error : kErrors) {
+  for (const ServerError& error : Errors()) {
     const absl::Status status = ErrorStatus(error.text, "redis://h:6379");
     EXPECT_THAT(std::string(status.message()),
                 StartsWith("redis://h:6379 answered: " +
