@@ -210,19 +210,16 @@ class TcpProxy::Loop {
     next_upstream_ = 0;
   }
   void SetDelay(Direction direction, absl::Duration delay) { delays_[Index(direction)] = delay; }
-  void ForEach(Direction direction, const std::function<void(Flow&)>& change, Scope scope) {
+  void ForEach(Direction direction, Scope scope, const std::function<void(Flow&)>& change) {
     if (scope == Scope::kAll) change(born_[Index(direction)]);
     for (Link& link : links_) change(link.flows[Index(direction)]);
   }
   void Drop(Direction direction, Scope scope) {
-    ForEach(
-        direction,
-        [this](Flow& flow) {
-          if (!flow.queue.empty()) flow.damaged = true;
-          Discard(flow);
-          flow.drop = true;
-        },
-        scope);
+    ForEach(direction, scope, [this](Flow& flow) {
+      if (!flow.queue.empty()) flow.damaged = true;
+      Discard(flow);
+      flow.drop = true;
+    });
   }
   void DropReplies(int connections) { drop_replies_ = connections; }
   void HalfClose(Direction direction) {
@@ -469,16 +466,12 @@ void TcpProxy::Delay(Direction direction, absl::Duration delay) {
   loop_->Run([&] { loop_->SetDelay(direction, delay); });
 }
 void TcpProxy::Hold(Direction direction, Scope scope) {
-  loop_->Run([&] {
-    loop_->ForEach(
-        direction, [](Flow& flow) { flow.hold = true; }, scope);
-  });
+  loop_->Run([&] { loop_->ForEach(direction, scope, [](Flow& flow) { flow.hold = true; }); });
 }
 void TcpProxy::ReleaseHeld() {
   loop_->Run([&] {
     for (const Direction direction : {Direction::kToServer, Direction::kToClient}) {
-      loop_->ForEach(
-          direction, [](Flow& flow) { flow.hold = false; }, Scope::kAll);
+      loop_->ForEach(direction, Scope::kAll, [](Flow& flow) { flow.hold = false; });
     }
   });
 }
@@ -490,8 +483,7 @@ void TcpProxy::DropReplies(int connections) {
 }
 void TcpProxy::CutAfter(Direction direction, int64_t bytes) {
   loop_->Run([&] {
-    loop_->ForEach(
-        direction, [&](Flow& flow) { flow.cut_after = bytes; }, Scope::kExisting);
+    loop_->ForEach(direction, Scope::kExisting, [&](Flow& flow) { flow.cut_after = bytes; });
   });
 }
 void TcpProxy::ResetAll() {

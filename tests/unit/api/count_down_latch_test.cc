@@ -33,8 +33,7 @@ TEST(CountDownLatch, OpenerWakesAllWindowsOfWaiters) {
   });
   const absl::StatusOr<Client> client = Client::Connect(server.url());
   ASSERT_TRUE(client.ok()) << client.status();
-  CountDownLatch latch(*client, "start", 1);
-  EXPECT_TRUE(latch.CountDown().ok());
+  EXPECT_TRUE(CountDownLatch(*client, "start", 1).CountDown().ok());
   const std::lock_guard lock(mu);
   ASSERT_GE(ids.size(), 3U);
   EXPECT_EQ(ids[0], ids[2]);

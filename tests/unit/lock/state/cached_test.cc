@@ -235,8 +235,7 @@ TEST_F(LockStateCachedTest, TriesRecallCachedGrantOncePerSecond) {
   Want tries = Cacheable();
   tries.wait_limit = WaitLimit::kNone;
   const auto calls = [&] {
-    Acquire(tries);
-    const Request acquire = Fetch<AcquireRequest>();
+    const Request acquire = Asked(tries).second;
     Deliver(acquire, Busy());
     EXPECT_FALSE(AcquireOf(acquire).wait);
     return AcquireOf(acquire).recalls;

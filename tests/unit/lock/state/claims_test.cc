@@ -300,8 +300,7 @@ TEST_F(LockStateClaimsTest, PollsIfServerHasNoSubscriptionForIt) {
 }
 
 TEST_F(LockStateClaimsTest, LaterAttemptsAskIfMessagesArrive) {
-  Acquire();
-  const Request first = Fetch<AcquireRequest>();
+  const Request first = Asked().second;
   EXPECT_FALSE(AcquireOf(first).listen);
   Deliver(first, Queued());
   EXPECT_TRUE(AcquireOf(FetchDue<AcquireRequest>()).listen);

@@ -7,8 +7,7 @@ namespace {
 using LockStateGrantTest = LockStateTest;
 
 TEST_F(LockStateGrantTest, ReplyGrantsFromSendTime) {
-  Waiter& waiter = Acquire();
-  const Request request = Fetch<AcquireRequest>();
+  const auto [waiter, request] = Asked();
   EXPECT_TRUE(AcquireOf(request).wait);
   EXPECT_EQ(AcquireOf(request).attempt, 1U);
   EXPECT_EQ(AcquireOf(request).amount, 1U);
@@ -40,8 +39,7 @@ TEST_F(LockStateGrantTest, LaterAttemptsReplyProlongsGrantByMessage) {
 }
 
 TEST_F(LockStateGrantTest, DeadlineCountsFromAttemptNamedInGrant) {
-  Waiter& waiter = Acquire();
-  const Request first = Fetch<AcquireRequest>();
+  const auto [waiter, first] = Asked();
   Deliver(first, Silence());
   const Request second = FetchDue<AcquireRequest>();
   Deliver(second, Silence());
@@ -56,8 +54,7 @@ TEST_F(LockStateGrantTest, DeadlineCountsFromAttemptNamedInGrant) {
 }
 
 TEST_F(LockStateGrantTest, ReplyAfterDeadlineGrantsNothing) {
-  Waiter& waiter = Acquire();
-  const Request request = Fetch<AcquireRequest>();
+  const auto [waiter, request] = Asked();
   Pass(kValid);
   Deliver(request, Granted());
   EXPECT_EQ(waiter.state, State::kWaiting);
@@ -79,8 +76,7 @@ TEST_F(LockStateGrantTest, ForgottenAttemptIsOverSoonAfterBoot) {
 }
 
 TEST_F(LockStateGrantTest, LateAcquireAfterReleaseIsCancelled) {
-  Waiter& waiter = Acquire();
-  const Request first = Fetch<AcquireRequest>();
+  const auto [waiter, first] = Asked();
   Deliver(first, Silence());
   Deliver(FetchDue<AcquireRequest>(), Granted());
   const Request release = FetchReleaseOf(waiter.hold);
@@ -93,8 +89,7 @@ TEST_F(LockStateGrantTest, LateAcquireAfterReleaseIsCancelled) {
 }
 
 TEST_F(LockStateGrantTest, UnwantedQueuedRequestIsCancelled) {
-  Waiter& waiter = Acquire();
-  const Request request = Fetch<AcquireRequest>();
+  const auto [waiter, request] = Asked();
   GiveUp(waiter, State::kStopped);
   const Request cancel = Fetch<CancelRequest>();
   EXPECT_TRUE(cancel.leaves_tombstone());
@@ -105,8 +100,7 @@ TEST_F(LockStateGrantTest, UnwantedQueuedRequestIsCancelled) {
 }
 
 TEST_F(LockStateGrantTest, StaleGrantMessageChangesNothing) {
-  Waiter& first = Acquire();
-  const Request request = Fetch<AcquireRequest>();
+  const auto [first, request] = Asked();
   Deliver(request, Granted());
   Deliver(FetchReleaseOf(first.hold), ReleasedThen());
   state().Forget(first.hold);
@@ -134,16 +128,14 @@ TEST_F(LockStateGrantTest, QueuedAfterGrantOfEarlierAttemptEndsHold) {
 }
 
 TEST_F(LockStateGrantTest, TombstoneMakesItAskUnderNewId) {
-  Waiter& waiter = Acquire();
-  const Request request = Fetch<AcquireRequest>();
+  const auto [waiter, request] = Asked();
   Deliver(request, {.what = AcquireCancelled()});
   EXPECT_EQ(waiter.state, State::kWaiting);
   EXPECT_NE(AcquireOf(Fetch<AcquireRequest>()).grant, AcquireOf(request).grant);
 }
 
 TEST_F(LockStateGrantTest, ManualGrantLastsForRemainingTime) {
-  Waiter& waiter = Acquire({.manual = true});
-  const Request request = Fetch<AcquireRequest>();
+  const auto [waiter, request] = Asked({.manual = true});
   Deliver(request, Granted(0, absl::Seconds(1)));
   EXPECT_EQ(state().Deadline(waiter.hold), request.sent + absl::Milliseconds(988));
   EXPECT_TRUE(state().next_request_at().is_infinite());

@@ -174,8 +174,7 @@ TEST_F(LockStateHoldTest, ForcedReleaseIsCheckedAtOnce) {
 
 // The message may come before the reply to the acquire.
 TEST_F(LockStateHoldTest, ForcedReleaseBeforeGrantIsCheckedAtGrant) {
-  Waiter& waiter = Acquire();
-  const Request acquire = Fetch<AcquireRequest>();
+  const auto [waiter, acquire] = Asked();
   state().OnForced(acquire.grant, now());
   EXPECT_TRUE(Quiet());
   Deliver(acquire, Granted());

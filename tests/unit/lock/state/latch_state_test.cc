@@ -47,8 +47,7 @@ struct LatchCountsTest : LockStateTest {
 };
 
 TEST_F(LatchCountsTest, MessageNeedsSecretIdAndRealAttempt) {
-  Waiter& waiter = Acquire();
-  const Request first = Fetch<AcquireRequest>();
+  const auto [waiter, first] = Asked();
   Deliver(first, Queued());
   NewGrant news = GrantOf(first, 0);
   ++news.grant;
@@ -69,8 +68,7 @@ TEST_F(LatchCountsTest, MessageNeedsSecretIdAndRealAttempt) {
 }
 
 TEST_F(LatchCountsTest, WaiterReportsHighestKnownCounts) {
-  Acquire();
-  const Request first = Fetch<AcquireRequest>();
+  const Request first = Asked().second;
   EXPECT_EQ(As<AcquireRequest>(first).counted.counts, 0U);
   Deliver(first, Telling(2, 20));
   const Request second = FetchDue<AcquireRequest>();

@@ -54,8 +54,7 @@ TEST_F(LockStateMarginTest, TryDuringMarginIsRefusedAtOnce) {
 
 TEST_F(LockStateMarginTest, GraceIsAskedForAndNotUsed) {
   const base::Instant asked = now();
-  Waiter& waiter = Acquire({.grace = kGrace});
-  const Request acquire = Fetch<AcquireRequest>();
+  const auto [waiter, acquire] = Asked({.grace = kGrace});
   EXPECT_EQ(AcquireOf(acquire).terms.lease, kLease + kGrace);
   Deliver(acquire, Granted(0, kLease + kGrace));
   // The margin for clocks is computed from the lease and the grace.
@@ -115,8 +114,9 @@ TEST_F(LockStateMarginTest, LateHandoverIsConfirmedFirst) {
 
 // A native acquire that comes after it was given up keeps the lock taken for its whole claim.
 TEST_F(LockStateMarginTest, LengthensNoNativeClaim) {
-  Acquire({.face = Face::kStd, .lease = absl::Seconds(20), .native = true, .stop_margin = kStop});
-  const Request acquire = Fetch<AcquireRequest>();
+  const Request acquire =
+      Asked({.face = Face::kStd, .lease = absl::Seconds(20), .native = true, .stop_margin = kStop})
+          .second;
   EXPECT_FALSE(IsNative(acquire.grant)) << "nothing would be left of its claim";
 }
 

@@ -17,8 +17,7 @@ struct LockStateNativeTest : LockStateTest {
 
   // A thread that has the lock by a native acquire.
   Waiter& HoldNatively() {
-    Waiter& waiter = Acquire(kLock);
-    const Request request = Fetch<AcquireRequest>();
+    const auto [waiter, request] = Asked(kLock);
     EXPECT_TRUE(IsNativeAcquire(request));
     Deliver(request, Granted(0, kClaim, 0));
     EXPECT_EQ(waiter.state, State::kGranted);
@@ -42,8 +41,7 @@ struct LockStateNativeTest : LockStateTest {
   }
   // The lock is acquired and released, by a script or natively.
   bool PairIsNative() {
-    Acquire(kLock);
-    const Request request = Fetch<AcquireRequest>();
+    const Request request = Asked(kLock).second;
     const bool native = IsNativeAcquire(request);
     Deliver(request, native ? Granted(0, kClaim, 0) : Granted());
     const Request release = FetchUnlock();
@@ -96,8 +94,7 @@ TEST_F(LockStateNativeTest, GrantIsClaimUntilFirstRenewal) {
 }
 
 TEST_F(LockStateNativeTest, TakenLockIsAskedForByScriptUnderAnotherId) {
-  Waiter& waiter = Acquire(kLock);
-  const Request native = Fetch<AcquireRequest>();
+  const auto [waiter, native] = Asked(kLock);
   Deliver(native, Taken());
   const Request script = Fetch<AcquireRequest>();
   EXPECT_FALSE(IsNativeAcquire(script));
@@ -123,8 +120,7 @@ TEST_F(LockStateNativeTest, TryOfTakenLockIsDecidedByScript) {
 }
 
 TEST_F(LockStateNativeTest, UnansweredAcquireIsCancelledAndNeverRepeated) {
-  Acquire(kLock);
-  const Request native = Fetch<AcquireRequest>();
+  const Request native = Asked(kLock).second;
   Deliver(native, Silence());
   const Request cancel = Fetch<CancelRequest>();
   EXPECT_EQ(cancel.grant, native.grant);
@@ -136,8 +132,7 @@ TEST_F(LockStateNativeTest, UnansweredAcquireIsCancelledAndNeverRepeated) {
 }
 
 TEST_F(LockStateNativeTest, RecallOfGrantThatCameTooLateReleasesIt) {
-  Waiter& waiter = Acquire(kLock);
-  const Request native = Fetch<AcquireRequest>();
+  const auto [waiter, native] = Asked(kLock);
   GiveUp(waiter);
   const Request cancel = Fetch<CancelRequest>();
   state().OnUnknownNative(native.grant, now());
@@ -153,8 +148,7 @@ TEST_F(LockStateNativeTest, RecallOfGrantThatCameTooLateReleasesIt) {
 }
 
 TEST_F(LockStateNativeTest, RecallOfPendingGrantReleasesNothing) {
-  Acquire(kLock);
-  const Request native = Fetch<AcquireRequest>();
+  const Request native = Asked(kLock).second;
   state().OnUnknownNative(native.grant, now());
   EXPECT_TRUE(Quiet());
   Deliver(native, Granted(0, kClaim, 0));
@@ -173,8 +167,7 @@ TEST_F(LockStateNativeTest, LateGrantIsCancelled) {
 }
 
 TEST_F(LockStateNativeTest, GrantThatNobodyWantsAnyMoreIsCancelled) {
-  Waiter& waiter = Acquire(kLock);
-  const Request native = Fetch<AcquireRequest>();
+  const auto [waiter, native] = Asked(kLock);
   GiveUp(waiter);
   EXPECT_EQ(Fetch<CancelRequest>().grant, native.grant);
   Deliver(native, Granted(0, kClaim, 0));

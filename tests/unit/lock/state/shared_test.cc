@@ -118,8 +118,7 @@ TEST_F(SharedStateTest, GrantThatIsGoneIsLostByAllReaders) {
 
 TEST_F(SharedStateTest, GrantLetsInReadersFromBeforeRequest) {
   Waiter& first = Acquire({.thread = 1});
-  Waiter& second = Acquire({.thread = 2});
-  const Request acquire = Fetch<AcquireRequest>();
+  const auto [second, acquire] = Asked({.thread = 2});
   Pass(kWindow);
   // A writer may be queued between the two.
   EXPECT_EQ(Acquire({.thread = 3}).state, State::kElsewhere);

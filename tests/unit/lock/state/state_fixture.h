@@ -116,6 +116,11 @@ class LockStateTest : public ::testing::Test {
     waiter.parked = waiter.state == State::kWaiting;
     return waiter;
   }
+  // A thread asks, and this is its request.
+  std::pair<Waiter&, Request> Asked(const Want& want = {}) {
+    Waiter& waiter = Acquire(want);
+    return {waiter, Fetch<AcquireRequest>()};
+  }
   // A thread asks, and gets that answer.
   Waiter& Answered(const Result& result, const Want& want = {}) {
     Waiter& waiter = Acquire(want);

@@ -24,8 +24,7 @@ struct TallyStateTest : LockStateTest {
 };
 
 TEST_F(TallyStateTest, CountsHoldWithWaitAndDuration) {
-  Waiter& holder = Acquire();
-  const Request acquire = Fetch<AcquireRequest>();
+  const auto [holder, acquire] = Asked();
   Deliver(acquire, Queued());
   EXPECT_EQ(Counted().waiting, 1);
   Pass(absl::Milliseconds(100));

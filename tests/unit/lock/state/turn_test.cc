@@ -154,8 +154,7 @@ TEST_F(LockStateTurnTest, LongSectionsGoBack) {
 
 TEST_F(LockStateTurnTest, LockWithoutContentionHasNoTurn) {
   for (int i = 0; i < 4; ++i) {
-    Waiter& waiter = Acquire(OfThread(1));
-    const Request acquire = Fetch<AcquireRequest>();
+    const auto [waiter, acquire] = Asked(OfThread(1));
     EXPECT_EQ(AcquireOf(acquire).amount, 1);
     Deliver(acquire, Granted());
     GoesBack(waiter);
@@ -263,8 +262,7 @@ struct ReadTurnTest : LockStateTurnTest {
   static Result HeldWith(int64_t others) { return {.what = StillHeld{.others = others}}; }
   // The reader waits for a writer of another client.
   Waiter& Wait() {
-    Waiter& waiter = Acquire(OfThread(1));
-    const Request acquire = Fetch<AcquireRequest>();
+    const auto [waiter, acquire] = Asked(OfThread(1));
     Deliver(acquire, Queued());
     NewGrant news = GrantOf(acquire);
     news.lease = kClaim;
@@ -361,8 +359,7 @@ TEST_P(SharedTurnTest, CachingEndsWithTurnOrSoonAfter) {
 
 TEST_P(SharedTurnTest, UncontendedGrantGoesBackAtOnce) {
   for (int i = 0; i < 5; ++i) {
-    Waiter& waiter = Acquire(OfThread(1));
-    const Request acquire = Fetch<AcquireRequest>();
+    const auto [waiter, acquire] = Asked(OfThread(1));
     EXPECT_FALSE(AcquireOf(acquire).is_brief());
     Deliver(acquire, Granted());
     Leave(waiter);
@@ -404,8 +401,7 @@ TEST_F(PermitTurnTest, OtherNumberOfPermitsEndsTurn) {
 TEST_F(PermitTurnTest, GrantByReplyIsClaim) {
   Leave(Wait());
   Leave(Wait());
-  Waiter& waiter = Acquire(OfThread(1));
-  const Request acquire = Fetch<AcquireRequest>();
+  const auto [waiter, acquire] = Asked(OfThread(1));
   EXPECT_TRUE(AcquireOf(acquire).is_brief());
   Deliver(acquire, Granted(0, kClaim));
   EXPECT_EQ(Release(waiter.hold).kind, Kind::kDone);

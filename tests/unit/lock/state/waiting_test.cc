@@ -31,8 +31,7 @@ TEST_F(LockStateWaitingTest, TryWhileQueuedAndUnreachableAsksAtOnce) {
 
 TEST_F(LockStateWaitingTest, TryIsRefusedWhenPatientWaiterIsQueued) {
   Waiter& patient = Acquire();
-  Waiter& impatient = Acquire({.thread = 2, .wait_limit = WaitLimit::kNone});
-  const Request request = Fetch<AcquireRequest>();
+  const auto [impatient, request] = Asked({.thread = 2, .wait_limit = WaitLimit::kNone});
   EXPECT_TRUE(AcquireOf(request).wait);
   Deliver(request, Queued());
   EXPECT_EQ(impatient.state, State::kBusy);
@@ -75,8 +74,7 @@ TEST_F(LockStateWaitingTest, WaitersAskByTheirPlaceAndTheEndOfTheGrant) {
 }
 
 TEST_F(LockStateWaitingTest, WaitersNearHeadAskAgainDuringUnusuallyLongWait) {
-  Waiter& first = Acquire();
-  const Request request = Fetch<AcquireRequest>();
+  const auto [first, request] = Asked();
   Deliver(request, Queued());
   Pass(absl::Milliseconds(100));
   DeliverGrant(GrantOf(request));
@@ -133,8 +131,7 @@ TEST_F(LockStateWaitingTest, SendsHeartbeatAtOnceAfterReconnect) {
 }
 
 TEST_F(LockStateWaitingTest, ReconnectDuringAcquireSendsAnother) {
-  Acquire();
-  const Request request = Fetch<AcquireRequest>();
+  const Request request = Asked().second;
   state().OnReconnected(now());
   EXPECT_TRUE(Quiet());
   Deliver(request, Queued());  // the grant may have been lost with the old connection

@@ -99,8 +99,7 @@ TEST_F(LockStateWantedTest, GrantTellsHoldIfOthersWait) {
   EXPECT_EQ(Tells(), 1);
   EXPECT_TRUE(asked.view->Wanted().stop_requested());
   Make({});
-  Waiter& queued = Acquire(Told());
-  const Request request = Fetch<AcquireRequest>();
+  const auto [queued, request] = Asked(Told());
   Deliver(request, Queued());
   NewGrant news = GrantOf(request);
   news.others = 1;
@@ -110,23 +109,20 @@ TEST_F(LockStateWantedTest, GrantTellsHoldIfOthersWait) {
 }
 
 TEST_F(LockStateWantedTest, RecallBeforeResultTellsHold) {
-  Acquire(Told());
-  const Request request = Fetch<AcquireRequest>();
+  const Request request = Asked(Told()).second;
   Recall(state().grant_id());
   EXPECT_EQ(Tells(), 0);
   Deliver(request, Granted());
   EXPECT_EQ(Tells(), 1);
   Make({});
-  Acquire(Told());
-  const Request tried = Fetch<AcquireRequest>();
+  const Request tried = Asked(Told()).second;
   Recall(state().grant_id(), /*tried=*/true);
   Deliver(tried, Granted());
   EXPECT_EQ(Tells(), 0);
 }
 
 TEST_F(LockStateWantedTest, LateResultTellsHold) {
-  Acquire(Told());
-  const Request first = Fetch<AcquireRequest>();
+  const Request first = Asked(Told()).second;
   Deliver(first, Queued());
   const Request heartbeat = FetchDue<AcquireRequest>();
   DeliverGrant(GrantOf(first));
@@ -247,8 +243,7 @@ TEST_F(LockStateWantedTest, WaitingWriterTellsEachReader) {
 // A thread that waits for its Owner's hold does not want it to end.
 TEST_F(LockStateWantedTest, HoldOfOwnerIsNotToldOfOwnThreads) {
   Make({.reentrant = true, .explicit_owner = true});
-  Waiter& first = Acquire(Told());
-  const Request request = Fetch<AcquireRequest>();
+  const auto [first, request] = Asked(Told());
   Deliver(request, Queued());
   DeliverGrant(GrantOf(request));
   ASSERT_EQ(first.state, State::kGranted);

@@ -10,8 +10,7 @@ struct WillQueueTest : LockStateTest {
 };
 
 TEST_F(WillQueueTest, ReplyMayStayUnreadForTwiceUsualWait) {
-  Waiter& waiter = Acquire();
-  const Request acquire = Fetch<AcquireRequest>();
+  const auto [waiter, acquire] = Asked();
   Deliver(acquire, Queued());
   Pass(absl::Microseconds(400));
   NewGrant news = GrantOf(acquire);
@@ -48,8 +47,7 @@ TEST_F(WillQueueTest, OnlyFirstRequestSoonAfterHandover) {
 // The grant comes first; the reply is read afterwards.
 TEST_F(WillQueueTest, ReplyMayComeAfterGrant) {
   HandOver(1);
-  Waiter& waiter = Acquire();
-  const Request acquire = Fetch<AcquireRequest>();
+  const auto [waiter, acquire] = Asked();
   DeliverGrant(GrantOf(acquire));
   ASSERT_EQ(waiter.state, State::kGranted);
   Deliver(acquire, Queued());
