@@ -45,39 +45,22 @@ TEST_P(LockClaim, RepeatDoesNotExtendManualClaim) {
 }
 
 TEST_P(LockClaim, EveryScriptHandsOverFreeLock) {
-  Inbox inbox(*server_, Channel('b'));
+  const Inbox inbox(*server_, Channel('b'));
   const Request brief = For(100, Of('a'));
-  const auto queue_behind_a_brief_hold = [&] {
+  const std::vector<std::pair<std::string, std::function<std::string()>>> calls = {
+      {kNotHeld, [&] { return Release(brief); }},
+      {kNotHeld, [&] { return Release(brief, 0, 0, 5000); }},
+      {kUnknown, [&] { return Cancel(brief); }},
+      {"queued", [&] { return Outcome(Claiming(kClaim, Of('c'))); }},
+      {"busy", [&] { return Outcome(Impatient(Of('c'))); }}};
+  for (const auto& [reply, call] : calls) {
+    server_->Command({"FLUSHALL"});
     Take(brief);
     Ask(Claiming(kClaim, Of('b')));
     AwaitExpiry(Leased());
-  };
-  queue_behind_a_brief_hold();
-  EXPECT_EQ(Said(Release(brief)), Noted(kNotHeld, "look 2000"));
-  EXPECT_EQ(Owner(), GrantId('b'));
-  Release(Of('b'));
-
-  queue_behind_a_brief_hold();
-  EXPECT_EQ(Said(Release(brief, 0, 0, 5000)), Noted(kNotHeld, "look 2000"))
-      << "one that leaves a tombstone";
-  Release(Of('b'));
-  server_->Command({"DEL", Gone(brief.grant)});
-
-  queue_behind_a_brief_hold();
-  EXPECT_EQ(Said(Cancel(brief)), Noted(kUnknown, "look 2000"));
-  Release(Of('b'));
-
-  queue_behind_a_brief_hold();
-  EXPECT_EQ(Said(Outcome(Claiming(kClaim, Of('c')))), Noted("queued", "look 2000"))
-      << "also a newcomer";
-  EXPECT_EQ(Owner(), GrantId('b'));
-  Release(Of('b'));
-  Release(Of('c'));
-
-  queue_behind_a_brief_hold();
-  EXPECT_EQ(Said(Outcome(Impatient(Of('c', 2)))), Noted("busy", "look 2000"))
-      << "and one that does not wait";
-  EXPECT_EQ(Owner(), GrantId('b'));
+    EXPECT_EQ(Said(call()), Noted(reply, "look 2000"));
+    EXPECT_EQ(Owner(), GrantId('b')) << reply;
+  }
 }
 
 TEST_P(LockClaim, DeadWaitersLeaveBeforeLiveOne) {

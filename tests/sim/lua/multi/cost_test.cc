@@ -47,6 +47,12 @@ struct MultiCost : MultiScriptsFixture {
     for (const std::string& name : names_) count += Holder(name).empty() ? 0 : 1;
     return count;
   }
+  static Step Then(Step first, Step second) {
+    return [first = std::move(first), second = std::move(second)] {
+      first();
+      second();
+    };
+  }
   static bool Unfinished(const std::string& reply) {
     return absl::StrCat(reply, " ").find(" look 1 ") != reply.npos;
   }
@@ -71,13 +77,8 @@ struct MultiCost : MultiScriptsFixture {
   // The call is one of many that remove dead waiters: it removes some, not too many.
   void Removes(const char* what, const Step& prepare, const Call& call) {
     int64_t before = 0;
-    const std::string reply = Costs(
-        what,
-        [&] {
-          prepare();
-          before = CountWaiting();
-        },
-        call);
+    const Step counted = Then(prepare, [&] { before = CountWaiting(); });
+    const std::string reply = Costs(what, counted, call);
     const int64_t after = CountWaiting() - (reply.find("queued") != reply.npos ? kNames : 0);
     EXPECT_LT(after, before) << what;
     EXPECT_GE(after, before - kWindow) << what;
@@ -93,14 +94,8 @@ TEST_F(MultiCost, RemovesOneWindowOfDeadWaitersPerCall) {
       Take();
       MakeWaiters(each, "redlatch:dead");
     };
-    const Step expired = [&] {
-      held();
-      EndLeases();
-    };
-    const Step queued = [&] {
-      expired();
-      Queues('b');
-    };
+    const Step expired = Then(held, [&] { EndLeases(); });
+    const Step queued = Then(expired, [&] { Queues('b'); });
     const Call tries = [&] { return Ask(names_, Impatient(By('c'))); };
     std::printf("dead waiters at each name: %d\n", each);
     Removes("release before the dead", held, [&] { return Release(names_, By('a')); });
@@ -138,13 +133,8 @@ TEST_F(MultiCost, HandsOverSixteenNamesPerCall) {
     Take();
     MakeWaiters(2, "redlatch:live");
   };
-  Costs(
-      "a check before the living",
-      [&] {
-        held();
-        EndLeases();
-      },
-      [&] { return Check(names_); });
+  const Step expired = Then(held, [&] { EndLeases(); });
+  Costs("a check before the living", expired, [&] { return Check(names_); });
   std::string reply =
       Costs("release before the living", held, [&] { return Release(names_, By('a')); });
   for (int owned = kQueues; owned < kNames; owned += kQueues) {
@@ -165,13 +155,8 @@ TEST_F(MultiCost, AcquireThatHandsOverIsBounded) {
   };
   Costs("acquire behind the living", expired, [&] { return Queues('b'); });
   EXPECT_EQ(CountOwned(), 4);
-  std::string reply = Costs(
-      "its repeat",
-      [&] {
-        expired();
-        Queues('b');
-      },
-      [&] { return Repeats('b'); });
+  const Step queued = Then(expired, [&] { Queues('b'); });
+  std::string reply = Costs("its repeat", queued, [&] { return Repeats('b'); });
   EXPECT_EQ(CountOwned(), 4 + kQueues);
   EXPECT_EQ(Finish(reply, [&] { return Repeats('b'); }), 3);
   EXPECT_EQ(CountOwned(), kNames);
@@ -183,10 +168,7 @@ TEST_F(MultiCost, InvitesWaiterForAllNamesOnce) {
     Take();
     Queues('b');
   };
-  const Step free = [&] {
-    queued();
-    Release(names_, By('a'));
-  };
+  const Step free = Then(queued, [&] { Release(names_, By('a')); });
   Costs(
       "acquire of what is free for the first time", [] {}, [&] { return Queues('a'); });
   Costs(
@@ -198,13 +180,8 @@ TEST_F(MultiCost, InvitesWaiterForAllNamesOnce) {
   });
   Costs("renew", queued, [&] { return Renew(names_, By('a')); });
   Costs("another waits while it is asked", free, [&] { return Queues('c'); });
-  Costs(
-      "and repeats that",
-      [&] {
-        free();
-        Queues('c');
-      },
-      [&] { return Repeats('c'); });
+  const Step others = Then(free, [&] { Queues('c'); });
+  Costs("and repeats that", others, [&] { return Repeats('c'); });
   Costs("acquire that takes all", free, [&] { return Repeats('b'); });
   Costs("cancel", queued, [&] { return Cancel(names_, By('b')); });
   while (!inbox.Next().empty()) {
@@ -232,40 +209,31 @@ TEST_F(MultiCost, InvitesSeveralWaitersInBoundedCalls) {
 
   reply = Costs("acquire behind one of several at each", asked, [&] { return Queues('b'); });
   EXPECT_EQ(Word(reply, 0), "queued");
-  reply = Costs(
-      "its repeat",
-      [&] {
-        asked();
-        Queues('b');
-      },
-      [&] { return Repeats('b'); });
+  const Step queued = Then(asked, [&] { Queues('b'); });
+  reply = Costs("its repeat", queued, [&] { return Repeats('b'); });
   EXPECT_EQ(Word(reply, 0), "queued");
   EXPECT_FALSE(Unfinished(reply)) << "all have been asked: " << reply;
   // Nor if they need not be asked, since they have come a moment ago.
-  reply = Costs(
-      "its repeat, if they are new",
-      [&] {
-        held();
-        EndLeases();
-        Queues('b');
-      },
-      [&] { return Repeats('b'); });
+  const Step fresh = [&] {
+    held();
+    EndLeases();
+    Queues('b');
+  };
+  reply = Costs("its repeat, if they are new", fresh, [&] { return Repeats('b'); });
   EXPECT_FALSE(Unfinished(reply)) << reply;
 }
 
 TEST_F(MultiCost, InspectReadsPartOfEachName) {
-  Costs(
-      "inspect",
-      [&] {
-        Take();
-        MakeWaiters(1000, "redlatch:dead");
-      },
-      [&] {
-        const redis::Reply seen = Inspect(names_);
-        EXPECT_EQ(seen.elements.at(3).integer, 1000);
-        EXPECT_EQ(seen.elements.at(4).elements.size(), 10);
-        return std::string();
-      });
+  const Step dead = [&] {
+    Take();
+    MakeWaiters(1000, "redlatch:dead");
+  };
+  Costs("inspect", dead, [&] {
+    const redis::Reply seen = Inspect(names_);
+    EXPECT_EQ(seen.elements.at(3).integer, 1000);
+    EXPECT_EQ(seen.elements.at(4).elements.size(), 10);
+    return std::string();
+  });
 }
 
 }  // namespace
