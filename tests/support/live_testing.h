@@ -86,6 +86,19 @@ inline std::string TextOf(const std::string& path) {
   return text.str();
 }
 
+// Threads that the destructor joins.
+class Crew {
+ public:
+  void Start(std::function<void()> work) { threads_.emplace_back(std::move(work)); }
+  void Start(int threads, const std::function<void(int)>& work) {
+    for (int i = 0; i < threads; ++i) threads_.emplace_back(work, i);
+  }
+  void Join() { threads_.clear(); }
+
+ private:
+  std::vector<std::jthread> threads_;
+};
+
 // True if the token fires within ten seconds.
 inline bool Fires(const std::stop_token& lost) {
   base::Parker parker;

@@ -45,27 +45,6 @@ class Protected {
   std::atomic<int64_t> touches_{0};
 };
 
-// Threads that the destructor joins.
-class Crew {
- public:
-  Crew() = default;
-  ~Crew() { Join(); }
-  Crew(const Crew&) = delete;
-  Crew& operator=(const Crew&) = delete;
-
-  void Start(std::function<void()> work) { threads_.emplace_back(std::move(work)); }
-  void Start(int threads, const std::function<void(int)>& work) {
-    for (int i = 0; i < threads; ++i) Start([work, i] { work(i); });
-  }
-  void Join() {
-    for (std::thread& thread : threads_) thread.join();
-    threads_.clear();
-  }
-
- private:
-  std::vector<std::thread> threads_;
-};
-
 // EXPECT_OK() and ASSERT_OK() take a Status or a StatusOr.
 inline const absl::Status& StatusOf(const absl::Status& status) { return status; }
 template <class T>
@@ -514,13 +493,17 @@ class Conformance : public ::testing::TestWithParam<Case> {
         kAllPermits);
   }
 
-  // Repeats TryAcquire() while it is unavailable, since a busy machine may answer after its
+  // Repeats a call while the server is unavailable, since a busy machine may answer after the
   // deadline.
+  template <class Call>
+  static auto Repeated(const Call& call) {
+    auto result = call();
+    for (int i = 0; i < 100 && absl::IsUnavailable(StatusOf(result)); ++i) result = call();
+    return result;
+  }
   template <class Lock>
   static auto Try(Lock& lock) {
-    auto lease = lock.TryAcquire();
-    for (int i = 0; i < 100 && absl::IsUnavailable(lease.status()); ++i) lease = lock.TryAcquire();
-    return lease;
+    return Repeated([&] { return lock.TryAcquire(); });
   }
   absl::StatusOr<Lease> Try(const Client& client, std::string_view name = kName) {
     return Try(*NewLock(client, name));
@@ -619,8 +602,7 @@ class Conformance : public ::testing::TestWithParam<Case> {
 };
 
 // With another client, which has no holds of its own.
-class WithOther : public Conformance {
- protected:
+struct WithOther : Conformance {
   bool BusyForOthers(std::string_view name = kName) {
     return CodeOf(Try(*NewAny(other_, name))) == kBusy;
   }

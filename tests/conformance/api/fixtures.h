@@ -56,8 +56,7 @@ inline constexpr absl::Duration kTimeout = absl::Milliseconds(200);
 
 // Base, with its own server.
 template <class Base>
-class WithOutages : public Base {
- protected:
+struct WithOutages : Base {
   explicit WithOutages(support::RedisServerOptions options = {}) {
     this->UseOwnServer(std::move(options));
   }
@@ -163,13 +162,8 @@ class LatchConformance : public Conformance {
     return std::make_unique<CountDownLatch>(client, kName, count, options);
   }
 
-  // Repeats Wait() while the server is unavailable, since a busy machine may answer late.
   static absl::Status WaitFor(CountDownLatch& latch, absl::Duration wait) {
-    absl::Status status = latch.Wait({.wait = wait});
-    for (int i = 0; i < 100 && absl::IsUnavailable(status); ++i) {
-      status = latch.Wait({.wait = wait});
-    }
-    return status;
+    return Repeated([&] { return latch.Wait({.wait = wait}); });
   }
   // A Wait() that returns at once.
   static absl::Status Look(CountDownLatch& latch) { return WaitFor(latch, absl::ZeroDuration()); }
@@ -221,8 +215,7 @@ class LatchConformance : public Conformance {
 };
 
 // Three clients and their locks.
-class ReadWriteConformance : public Conformance {
- protected:
+struct ReadWriteConformance : Conformance {
   using Lock = ReentrantReadWriteLock;
   using Policy = Lock::Policy;
 
@@ -234,13 +227,8 @@ class ReadWriteConformance : public Conformance {
     return std::make_unique<Lock>(client, kName, std::move(options), policy);
   }
 
-  // Try() for readers.
   static absl::StatusOr<Lease> TryRead(Lock& lock) {
-    absl::StatusOr<Lease> lease = lock.AcquireRead({.wait = absl::ZeroDuration()});
-    for (int i = 0; i < 100 && absl::IsUnavailable(lease.status()); ++i) {
-      lease = lock.AcquireRead({.wait = absl::ZeroDuration()});
-    }
-    return lease;
+    return Repeated([&] { return lock.AcquireRead({.wait = absl::ZeroDuration()}); });
   }
   // By clients whose holds are unrelated to the calling thread.
   static bool ReadersGetIn(Lock& lock) { return TryRead(lock).ok(); }
@@ -254,16 +242,12 @@ class ReadWriteConformance : public Conformance {
   }
 
   // Counts the waiting clients, and the holders, at the server.
-  bool AwaitWaiting(int64_t clients) {
+  bool AwaitWaiting(int64_t clients) { return AwaitShown(&LockInfo::waiting, clients); }
+  bool AwaitHolders(int64_t clients) { return AwaitShown(&LockInfo::holding, clients); }
+  bool AwaitShown(int64_t LockInfo::*number, int64_t clients) {
     return Await([&] {
       const absl::StatusOr<LockInfo> info = lock_->Inspect();
-      return info.ok() && info->waiting == clients;
-    });
-  }
-  bool AwaitHolders(size_t clients) {
-    return Await([&] {
-      const absl::StatusOr<LockInfo> info = lock_->Inspect();
-      return info.ok() && info->holders.size() == clients;
+      return info.ok() && *info.*number == clients;
     });
   }
 
@@ -284,8 +268,7 @@ inline std::vector<Case> ReadWriteCases() {
   });
 }
 
-class SemaphoreConformance : public Conformance {
- protected:
+struct SemaphoreConformance : Conformance {
   static constexpr int64_t kCapacity = 3;
 
   static std::unique_ptr<Semaphore> NewSemaphore(const Client& client, int64_t capacity = kCapacity,
@@ -298,14 +281,8 @@ class SemaphoreConformance : public Conformance {
     return std::make_unique<Semaphore>(client, name, capacity, std::move(options));
   }
 
-  // Repeats TryAcquire() while it is unavailable, since a busy machine may answer after its
-  // deadline.
   static absl::StatusOr<Permit> Try(Semaphore& semaphore, int64_t permits = 1) {
-    absl::StatusOr<Permit> got = semaphore.TryAcquire(permits);
-    for (int i = 0; i < 100 && absl::IsUnavailable(got.status()); ++i) {
-      got = semaphore.TryAcquire(permits);
-    }
-    return got;
+    return Repeated([&] { return semaphore.TryAcquire(permits); });
   }
   static bool GetsIn(Semaphore& semaphore, int64_t permits = 1) {
     return Try(semaphore, permits).ok();
@@ -327,8 +304,7 @@ class SemaphoreConformance : public Conformance {
 };
 
 // Three clients and their semaphores.
-class SemaphoreOfThree : public SemaphoreConformance {
- protected:
+struct SemaphoreOfThree : SemaphoreConformance {
   const std::shared_ptr<Recorder> recorder_ = std::make_shared<Recorder>();
   const Client client_ = NewClient({}, {.observer = recorder_});
   const Client other_ = NewClient();

@@ -23,21 +23,6 @@ TEST_P(Lifetime, LastObjectsDestructorReleasesLock) {
   EXPECT_TRUE(FreeForOthers());
 }
 
-TEST_P(Lifetime, LeaseOutlivesLockAndClient) {
-  const auto recorder = std::make_shared<Recorder>();
-  std::optional<Lease> lease;
-  {
-    const Client client = NewClient({}, {.observer = recorder});
-    const auto lock = NewLock(client, kName, LeaseOf(absl::Seconds(1)));
-    lease = *lock->Acquire();
-  }
-  EXPECT_TRUE(recorder->Await("renewed", 4));
-  EXPECT_TRUE(lease->valid());
-  EXPECT_TRUE(BusyForOthers());
-  EXPECT_OK(lease->Release());
-  EXPECT_TRUE(FreeForOthers());
-}
-
 TEST_P(Lifetime, LeaseThatOutlivesItsLockReportsLoss) {
   Lease lease = *NewLock(NewClient())->Acquire();
   const std::stop_token lost = lease.lost();

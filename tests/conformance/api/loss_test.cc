@@ -10,8 +10,7 @@ using redis::Punctuality;
 
 constexpr absl::Duration kLossLease = absl::Seconds(1);
 
-class LossTest : public Conformance {
- protected:
+struct LossTest : Conformance {
   void Force() { EXPECT_OK(NewAny(other_)->ForceRelease()); }
   template <class Held>
   static bool AwaitLost(const Held& held) {
@@ -24,8 +23,7 @@ class LossTest : public Conformance {
 };
 
 // For locks and semaphores.
-class Loss : public LossTest {
- protected:
+struct Loss : LossTest {
   const std::unique_ptr<support::AnyLock> lock_ = NewAny(client_);
 };
 INSTANTIATE_CONFORMANCE(Loss, OverTcp(ExclusiveCases()));
@@ -150,8 +148,7 @@ TEST_P(Loss, HungCallbackDelaysNoOtherLoss) {
   *go_on = true;
 }
 
-class LockLoss : public LossTest {
- protected:
+struct LockLoss : LossTest {
   const std::unique_ptr<RedisLockBase> lock_ = NewLock(client_);
 };
 INSTANTIATE_CONFORMANCE(LockLoss, OverTcp(LockCases()));

@@ -11,8 +11,7 @@ constexpr absl::Duration kClockGrain = absl::Milliseconds(1);
 // A reserved token may be this far ahead of the clock.
 constexpr absl::Duration kBlock = absl::Milliseconds(5);
 
-class NamingTest : public Conformance {
- protected:
+struct NamingTest : Conformance {
   std::string_view key_prefix() const { return GetParam().server_group.key_prefix; }
   // The part of a key that Redis Cluster hashes.
   static std::string Hashed(const std::string& key) {
@@ -64,8 +63,7 @@ TEST_P(AnyNaming, AcceptsAnyBytesWhoseKeysShareASlot) {
   }
 }
 
-class Naming : public NamingTest {
- protected:
+struct Naming : NamingTest {
   // A kind of lock that differs from this one.
   static const Kind& AnotherKind() {
     static const std::vector<Kind> kinds = Kinds();

@@ -6,8 +6,7 @@
 namespace redlatch::conformance {
 namespace {
 
-class Reentry : public WithOther {
- protected:
+struct Reentry : WithOther {
   const Client client_ = NewClient();
   const std::unique_ptr<RedisLockBase> lock_ = NewLock(client_);
 };
@@ -48,8 +47,7 @@ TEST_P(NoReentry, BusyErrorTellsHolder) {
   EXPECT_THAT(elsewhere.message(), HasSubstr("someone else holds it"));
 }
 
-class Recursion : public Reentry {
- protected:
+struct Recursion : Reentry {
   // The number of holds in the lock's hash.
   int64_t HoldsAtTheServer() {
     if (GetParam().kind.redisson) {

@@ -4,8 +4,7 @@
 namespace redlatch::conformance {
 namespace {
 
-class Stats : public Conformance {
- protected:
+struct Stats : Conformance {
   LockStats Of() { return StatsOf(client_, Called()); }
 
   const std::shared_ptr<Recorder> recorder_ = std::make_shared<Recorder>();
@@ -162,8 +161,7 @@ TEST_P(StatsNames, NothingIsCountedIfLimitIsZero) {
 
 INSTANTIATE_CONFORMANCE(StatsNames, OverTcp(LockCases()));
 
-class LatchStats : public LatchConformance {
- protected:
+struct LatchStats : LatchConformance {
   LockStats Of() { return StatsOf(client_, kName); }
 
   const Client client_ = NewClient();

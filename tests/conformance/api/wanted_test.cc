@@ -4,8 +4,7 @@
 namespace redlatch::conformance {
 namespace {
 
-class WantedTest : public Conformance {
- protected:
+struct WantedTest : Conformance {
   LockOptions Telling() {
     LockOptions options = Options();
     options.on_wanted = [this](const WantedLease& wanted) {
@@ -104,8 +103,7 @@ TEST_P(NeverWanted, OptionIsRefusedOrMissing) {
   EXPECT_FALSE(lease->wanted().stop_possible());
 }
 
-class WantedReads : public ReadWriteConformance {
- protected:
+struct WantedReads : ReadWriteConformance {
   std::unique_ptr<Lock> NewTelling(const Client& client) {
     LockOptions options = Options();
     options.tell_if_wanted = true;

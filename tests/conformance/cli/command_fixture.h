@@ -16,8 +16,7 @@ using ::testing::_;
 using ::testing::ContainsRegex;
 using ::testing::EndsWith;
 
-class RedlatchCommandTest : public ::testing::Test {
- protected:
+struct RedlatchCommandTest : ::testing::Test {
   using Words = std::vector<std::string>;
 
   // `redlatch WORDS`; its standard input and output are the child's pipe.
@@ -74,8 +73,7 @@ class RedlatchCommandTest : public ::testing::Test {
   const std::string errors_path_ = directory_.path() + "/errors";
 };
 
-class RedlatchOutputTest : public RedlatchCommandTest {
- protected:
+struct RedlatchOutputTest : RedlatchCommandTest {
   struct Outcome {
     int code = -1;
     std::string output;
@@ -221,8 +219,7 @@ class EndOf {
   base::UniqueFd fd_;
 };
 
-class RedlatchRunTest : public RedlatchCommandTest {
- protected:
+struct RedlatchRunTest : RedlatchCommandTest {
   // `redlatch run WORDS`.
   std::unique_ptr<support::Child> Start(const Words& words, const Words& environment = {}) const {
     return StartRedlatch(Join({"run"}, words), environment);
@@ -267,8 +264,7 @@ class RedlatchRunTest : public RedlatchCommandTest {
   bool IsTaken(const std::string& lock) const { return server_->Integer({"EXISTS", lock}) == 1; }
 };
 
-class RedlatchDoctorFixture : public RedlatchCommandTest {
- protected:
+struct RedlatchDoctorFixture : RedlatchCommandTest {
   struct Report {
     int code = -1;
     std::string output;

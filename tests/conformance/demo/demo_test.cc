@@ -5,8 +5,7 @@
 namespace redlatch {
 namespace {
 
-class DemoTest : public ::testing::Test {
- protected:
+struct DemoTest : ::testing::Test {
   DemoTest() : scratch_(directory_.path() + "/tmp"), output_(directory_.path() + "/output") {
     std::filesystem::create_directory(scratch_);
   }

@@ -40,8 +40,7 @@ class Seen {
   std::vector<std::string> all_ ABSL_GUARDED_BY(mu_);
 };
 
-class ElectionConformance : public Conformance {
- protected:
+struct ElectionConformance : Conformance {
   // Returns the value of the leader, or "none" if there is no leader.
   static std::string ValueOf(const Election& election) {
     const absl::StatusOr<Led> leader = election.Leader();

@@ -5,8 +5,7 @@
 namespace redlatch::conformance {
 namespace {
 
-class Latch : public LatchConformance {
- protected:
+struct Latch : LatchConformance {
   const Client client_ = NewClient();
   const Client other_ = NewClient();
 };
@@ -115,8 +114,7 @@ INSTANTIATE_CONFORMANCE(Latch, CasesOf("latch"));
 
 constexpr absl::Duration kShortTtl = absl::Seconds(1);
 
-class DeletedLatch : public Latch {
- protected:
+struct DeletedLatch : Latch {
   void ExpectGone(CountDownLatch& latch) {
     for (int i = 0; i < 2; ++i) {
       EXPECT_EQ(CodeOf(latch.CountDown()), kLost);
@@ -224,8 +222,7 @@ TEST_P(LatchNaming, AcceptsAnyBytesWhoseKeysShareASlot) {
 }
 
 TEST_P(LatchNaming, LatchAndLockOnOneClientIsMisuse) {
-  SimpleLock lock(client_, kName);
-  auto lease = Must(lock.Acquire());
+  auto lease = Must(SimpleLock(client_, kName).Acquire());
   const auto latch = NewLatch(client_, 2);
   EXPECT_EQ(CodeOf(latch->CountDown()), kMisuse);
   EXPECT_EQ(CodeOf(Look(*latch)), kMisuse);
@@ -253,8 +250,7 @@ INSTANTIATE_CONFORMANCE(LatchLifetime, WithoutSmoke(CasesOf("latch")));
 
 using redis::Punctuality;
 
-class LatchWaiting : public LatchConformance {
- protected:
+struct LatchWaiting : LatchConformance {
   // It has counted once, so the latch exists.
   static std::unique_ptr<CountDownLatch> NewClosedLatch(const Client& client) {
     auto latch = NewLatch(client, 2);
@@ -305,8 +301,7 @@ INSTANTIATE_CONFORMANCE(LatchWaiting, WithoutSmoke(CasesOf("latch")));
 
 constexpr absl::Duration kGiveUp = absl::Milliseconds(300);
 
-class LatchUnreachable : public WithOutages<LatchConformance> {
- protected:
+struct LatchUnreachable : WithOutages<LatchConformance> {
   LatchUnreachable() : WithOutages({.append_only = true}) {}
 
   // One count of two is to go. It has waited once, so its client is subscribed.

@@ -228,8 +228,7 @@ TEST_P(ReadEnd, UnlockSharedWithoutReadIsMisuse) {
 // The opposite case is noticed only within one client, since readers do not write the main key.
 TEST_P(ReadEnd, OtherClassOfLockIsMisuseForReaders) {
   std::shared_lock reading(*lock_);
-  ReentrantLock same_client(client_, kName, Options());
-  EXPECT_EQ(CodeOf(same_client.TryAcquire()), kMisuse);
+  EXPECT_EQ(CodeOf(ReentrantLock(client_, kName, Options()).TryAcquire()), kMisuse);
   EXPECT_TRUE(lock_->current_read().valid());
   reading.unlock();
   {
@@ -247,8 +246,7 @@ INSTANTIATE_CONFORMANCE(ReadEnd, ReadWriteCases());
 
 // One thread uses both sides of a read-write lock: reentry, downgrade, and the refused upgrade.
 
-class ReadWriteReentry : public ReadWriteConformance {
- protected:
+struct ReadWriteReentry : ReadWriteConformance {
   // The calling thread reads.
   static void ExpectUpgradeIsRefused(Lock& lock) {
     try {

@@ -4,8 +4,7 @@
 namespace redlatch {
 namespace {
 
-class RedlatchCompletionTest : public RedlatchOutputTest {
- protected:
+struct RedlatchCompletionTest : RedlatchOutputTest {
   // The first column of what redlatch offers.
   std::vector<std::string> Offers(const Words& words) const {
     const std::string outcome = Printed(Redlatch(Join({"--complete"}, words)));

@@ -5,8 +5,7 @@
 namespace redlatch {
 namespace {
 
-class RedlatchDoctorTest : public RedlatchDoctorFixture {
- protected:
+struct RedlatchDoctorTest : RedlatchDoctorFixture {
   static std::string UrlOf(const RedisServer& server, const std::string& login) {
     return absl::StrCat("redis://", login, "@127.0.0.1:", server.port());
   }

@@ -1,5 +1,4 @@
 // Tests `redlatch ls`, which lists locks, their holders and their waiters.
-#include <array>
 
 #include "docs/code/06-a-lock-of-your-own/priority_lock.h"
 #include "tests/conformance/cli/command_fixture.h"
@@ -8,8 +7,7 @@
 namespace redlatch {
 namespace {
 
-class RedlatchLsTest : public RedlatchOutputTest {
- protected:
+struct RedlatchLsTest : RedlatchOutputTest {
   const Client client_ = NewClient({.program = "billing run"});
   const Client other_ = NewClient({.program = "other"});
 };
@@ -130,11 +128,9 @@ TEST_F(RedlatchLsTest, IgnoresKeysThatAreNoLocks) {
 }
 
 TEST_F(RedlatchLsTest, MatchesNamesByGlob) {
-  std::vector<std::unique_ptr<SimpleLock>> locks;
   std::vector<Lease> leases;
   for (const char* const name : {"a:1", "a:2", "a:10", "b{a:1}", "{a:1}", "a:[1]"}) {
-    locks.push_back(std::make_unique<SimpleLock>(client_, name));
-    leases.push_back(*locks.back()->Acquire());
+    leases.push_back(*SimpleLock(client_, name).Acquire());
   }
   const auto names = [&](const std::string& pattern) {
     return Json(Redlatch({"ls", "--json", "--", pattern}).output, "sorted(names)");
@@ -287,8 +283,7 @@ TEST_F(RedlatchLsTest, LeavesNothingBehind) {
 
 // Tests `redlatch inspect`, which shows everything that is known about one lock.
 
-class RedlatchInspectTest : public RedlatchOutputTest {
- protected:
+struct RedlatchInspectTest : RedlatchOutputTest {
   const Client client_ = NewClient({.program = "billing"});
   const Client second_ = NewClient({.program = "second"});
   const Client third_ = NewClient({.program = "third"});
@@ -547,8 +542,7 @@ TEST_F(RedlatchInspectTest, AcceptsAnyNameThatALockCanHave) {
 
 // Tests that `ls`, `inspect` and `leader` work for users that may only read, and at replicas.
 
-class RedlatchReadOnlyTest : public RedlatchOutputTest {
- protected:
+struct RedlatchReadOnlyTest : RedlatchOutputTest {
   void SetUp() override {
     ASSERT_TRUE(simple_.try_lock());
     ASSERT_TRUE(writes_.try_lock());
@@ -672,8 +666,7 @@ TEST_F(RedlatchReadOnlyTest, DocumentedDoctorUserMayCheckEverything) {
 // Longer than a test on a busy machine.
 const LockOptions kCached{.lease = absl::Minutes(10), .cache_for = absl::Minutes(10)};
 
-class RedlatchCachedTest : public RedlatchOutputTest {
- protected:
+struct RedlatchCachedTest : RedlatchOutputTest {
   const Client client_ = NewClient({.program = "billing"});
 };
 
@@ -725,8 +718,7 @@ TEST_F(RedlatchCachedTest, WaitersAreNotShownAsKept) {
 
 // Tests `redlatch break`, which takes a lock from its holder.
 
-class RedlatchBreakTest : public RedlatchOutputTest {
- protected:
+struct RedlatchBreakTest : RedlatchOutputTest {
   static constexpr absl::Duration kLong = absl::Hours(1);
   const Client client_ = NewClient({.program = "billing"});
   const Client other_ = NewClient({.program = "other"});
@@ -889,8 +881,7 @@ TEST_F(RedlatchBreakTest, DoesNothingIfTheLockIsFree) {
 }
 
 // The lock of docs/tutorials/06-a-lock-of-your-own.md, whose key is a string like a simple lock's.
-class RedlatchUsersLockTest : public RedlatchBreakTest {
- protected:
+struct RedlatchUsersLockTest : RedlatchBreakTest {
   static constexpr char kQueue[] = "redlatch:2:{job}:x.priority.queue";
 
   // Waits with priority 9 through a client of its own.
@@ -962,8 +953,7 @@ TEST_F(RedlatchUsersLockTest, BreakWakesItsWaiters) {
 
 // Tests `redlatch capacity`, which shows or sets how many permits a semaphore has.
 
-class RedlatchCapacityTest : public RedlatchOutputTest {
- protected:
+struct RedlatchCapacityTest : RedlatchOutputTest {
   const Client client_ = NewClient();
 };
 

@@ -10,8 +10,7 @@ namespace {
 constexpr char kJava[] = "3f2a77aa-12cd-4e5f-8a9b-0123456789ab:77";
 constexpr char kOther[] = "b1946ac9-2492-4d23-8c1f-0123456789ab:12";
 
-class RedlatchRedissonTest : public RedlatchOutputTest {
- protected:
+struct RedlatchRedissonTest : RedlatchOutputTest {
   void Do(const Words& words) const { EXPECT_FALSE(server_->Command(words).is_error()); }
 
   // RLock: each lock() of a thread adds one.

@@ -4,8 +4,7 @@
 namespace redlatch {
 namespace {
 
-class RedlatchElectTest : public RedlatchOutputTest {
- protected:
+struct RedlatchElectTest : RedlatchOutputTest {
   std::unique_ptr<support::Child> Elect(const Words& words) const {
     return StartRedlatch(Join({"elect"}, words));
   }
@@ -136,8 +135,7 @@ TEST_F(RedlatchElectTest, EndsIfTheServerRefuses) {
   EXPECT_EQ(CodeOf(*Elect({"job", "--", "echo", "wrong"})), 123);
 }
 
-class RedlatchLeaderTest : public RedlatchElectTest {
- protected:
+struct RedlatchLeaderTest : RedlatchElectTest {
   std::unique_ptr<support::Child> Watch(const Words& words = {}) const {
     return StartRedlatch(Join({"leader", "job", "--watch"}, words));
   }

@@ -433,9 +433,8 @@ TEST_F(RedlatchRunTest, LeavesTheQueueIfASignalEndsItsWait) {
   const auto holder = Start({"job", "--", "sh", "-c", "echo held; read line"});
   ASSERT_EQ(holder->pipe().ReadLine(), "held");
   const auto waiter = Start({"job", "--", "echo", "wrong"});
-  SimpleLock lock(ClientOf(*server_), "job");
   const auto waiting = [&] {
-    const auto info = lock.Inspect();
+    const auto info = SimpleLock(ClientOf(*server_), "job").Inspect();
     return info.ok() ? info->waiting : -1;
   };
   ASSERT_TRUE(support::Await([&] { return waiting() == 1; }));
@@ -474,8 +473,7 @@ TEST_F(RedlatchRunTest, LeavesADaemonAlone) {
 
 // Runs in a PID namespace of its own, where the shell that starts redlatch is process 1 with parent
 // 0.
-class RedlatchRunInNamespaceTest : public RedlatchRunTest {
- protected:
+struct RedlatchRunInNamespaceTest : RedlatchRunTest {
   void SetUp() override {
     if (support::Child::Exec(Join(Words(kUnshare), {"true"}))->Wait().code != 0) {
       GTEST_SKIP() << "users of this machine may not create PID namespaces: nothing was tested";
@@ -521,8 +519,7 @@ TEST(RedlatchRunEmbeddedTest, ServerInheritsNothingFromTheCaller) {
 
 // Tests the messages of `redlatch run` while it waits for a lock.
 
-class RedlatchWaitTest : public RedlatchOutputTest {
- protected:
+struct RedlatchWaitTest : RedlatchOutputTest {
   // How messages name this process, for a client with that program name.
   static std::string Prose(const std::string& program) {
     return absl::StrCat(program, " \\(", Host(), ", pid ", getpid(), "\\)");

@@ -4,13 +4,22 @@
 namespace redlatch {
 namespace {
 
-class RedlatchTopTest : public RedlatchOutputTest {
- protected:
+struct RedlatchTopTest : RedlatchOutputTest {
   // The last page that was drawn, as lines without control sequences.
   static std::vector<std::string> LastPage(const std::string& output) {
     const std::string page = output.substr(output.rfind("\x1b[H", output.rfind("RATE")));
     const std::string plain = std::regex_replace(page, std::regex("\x1b\\[[0-9;?]*[A-Za-z]"), "");
     return absl::StrSplit(plain, absl::ByAnyChar("\r\n"), absl::SkipEmpty());
+  }
+  // Takes the lock again and again, for a moment each time.
+  static std::jthread Use(const Client& client, const char* name) {
+    return std::jthread([client, name](const std::stop_token& stop) {
+      SimpleLock lock(client, name);
+      while (!stop.stop_requested()) {
+        const auto hold = lock.Acquire();
+        absl::SleepFor(absl::Milliseconds(50));  // the work
+      }
+    });
   }
   // Presses q until the program has ended. Returns the exit code.
   static int Quit(support::Child& top) {
@@ -40,25 +49,11 @@ TEST_F(RedlatchTopTest, NeedsATerminal) {
 
 TEST_F(RedlatchTopTest, SampleHasRatesWaitsAndHolders) {
   const auto lease = Must(SimpleLock(client_, "idle").Acquire());
-  std::atomic<bool> stop = false;
-  const auto contend = [&stop](const Client& client) {
-    SimpleLock hot(client, "hot");
-    while (!stop) {
-      const auto hold = hot.Acquire();
-      absl::SleepFor(absl::Milliseconds(50));  // the work
-    }
-  };
-  const Client third = NewClient();
-  std::thread one(contend, client_);
-  std::thread two(contend, other_);
-  std::thread three(contend, third);  // so that one waits at every moment
+  const Client third = NewClient();  // so that one waits at every moment
+  const std::jthread users[] = {Use(client_, "hot"), Use(other_, "hot"), Use(third, "hot")};
   EXPECT_TRUE(AwaitQueued("redlatch:2:{hot}:simple.queue"));
   const Outcome json = Redlatch({"top", "--json", "--interval", "2s"});
   const Outcome text = Redlatch({"top", "--once", "-n2", "-c", "1", "--sort", "rate"});
-  stop = true;
-  one.join();
-  two.join();
-  three.join();
   EXPECT_EQ(Json(json.output,
                  "([r['name'] for r in rows], names['hot']['waiting'] > 0, "
                  "0 <= names['hot']['longest_wait_ms'] < 60000, "
@@ -114,10 +109,8 @@ TEST_F(RedlatchTopTest, RestoresTheTerminalWhenASignalEndsIt) {
 
 TEST_F(RedlatchTopTest, BreaksTheSelectedLockIfTheUserConfirms) {
   if (!support::CanMakeTerminals()) GTEST_SKIP() << "there is no /dev/pts";
-  SimpleLock first(client_, "a");
-  SimpleLock second(client_, "b");
-  const auto kept = Must(first.Acquire());
-  const auto broken = Must(second.Acquire());
+  const auto kept = Must(SimpleLock(client_, "a").Acquire());
+  const auto broken = Must(SimpleLock(client_, "b").Acquire());
   for (const bool yes : {false, true}) {
     const auto top = StartOnTerminal(absl::StrCat(REDLATCH_COMMAND, " top --sort name"));
     ASSERT_TRUE(ReadTo(*top, "q quit"));
@@ -162,11 +155,9 @@ TEST_F(RedlatchTopTest, AsksBeforeEachBreak) {
 
 TEST_F(RedlatchTopTest, NoKeyIsLostIfSeveralAreTypedAtOnce) {
   if (!support::CanMakeTerminals()) GTEST_SKIP() << "there is no /dev/pts";
-  std::vector<std::unique_ptr<SimpleLock>> locks;
   std::vector<Lease> leases;
   for (int i = 0; i < 60; ++i) {
-    locks.push_back(std::make_unique<SimpleLock>(client_, absl::StrCat("job", i / 10, i % 10)));
-    leases.push_back(Must(locks.back()->Acquire()));
+    leases.push_back(Must(SimpleLock(client_, absl::StrCat("job", i / 10, i % 10)).Acquire()));
   }
   const auto top = StartOnTerminal(absl::StrCat(REDLATCH_COMMAND, " top --sort name"));
   ASSERT_TRUE(ReadTo(*top, "q quit"));
@@ -184,26 +175,16 @@ TEST_F(RedlatchTopTest, NoKeyIsLostIfSeveralAreTypedAtOnce) {
 }
 
 TEST_F(RedlatchTopTest, SortsByTheRateOfAnyLock) {
-  std::vector<std::unique_ptr<SimpleLock>> locks;
   std::vector<Lease> leases;
   for (int i = 0; i < 30; ++i) {
-    locks.push_back(std::make_unique<SimpleLock>(client_, absl::StrCat("idle", i)));
-    leases.push_back(Must(locks.back()->Acquire()));
+    leases.push_back(Must(SimpleLock(client_, absl::StrCat("idle", i)).Acquire()));
   }
-  std::atomic<bool> stop = false;
-  std::thread hot([&] {  // no client waits for it, so it is the last one in any other order
-    SimpleLock lock(other_, "name-that-comes-last");
-    while (!stop) {
-      const auto hold = lock.Acquire();
-      absl::SleepFor(absl::Milliseconds(50));  // the work
-    }
-  });
+  // No client waits for it, so it is the last one in any other order.
+  const std::jthread user = Use(other_, "name-that-comes-last");
   EXPECT_TRUE(support::Await([&] {
     return server_->Integer({"EXISTS", "name-that-comes-last"}) == 1;
   }));
   const Outcome json = Redlatch({"top", "--json", "--interval", "2s", "--sort", "rate"});
-  stop = true;
-  hot.join();
   EXPECT_EQ(Json(json.output, "(rows[0]['name'], rows[0]['handovers_per_s'] > 1)"),
             "('name-that-comes-last', True)")
       << json.output;
