@@ -12,8 +12,7 @@
 namespace redlatch {
 namespace {
 
-class Async : public ::testing::Test {
- protected:
+struct Async : ::testing::Test {
   bool IsFree(const std::string& key = "lock") { return server_->Integer({"EXISTS", key}) == 0; }
   bool AwaitFree(const std::string& key = "lock") {
     return Await([&] { return IsFree(key); });
@@ -64,8 +63,7 @@ TEST_F(Async, ThrowingCallbackAffectsNoOther) {
 
 using Work = std::function<void()>;
 
-class AsyncHooks : public Async {
- protected:
+struct AsyncHooks : Async {
   void Start(std::function<void(Work)> post) {
     client_ = Connect(server_->url(), {.post = std::move(post)});
     lock_.emplace(*client_, "lock");
@@ -158,8 +156,7 @@ TEST_F(AsyncHooks, CallbackMayBlock) {
   Start(nullptr);
   SimpleLock second(*client_, "second");
   Client other = Connect(server_->url());
-  SimpleLock theirs(other, "second");
-  std::optional<Lease> held = *theirs.Acquire();
+  std::optional<Lease> held = *SimpleLock(other, "second").Acquire();
   lock_->AcquireAsync({}, [&](absl::StatusOr<Lease> lease) {
     EXPECT_TRUE(lease.ok()) << lease.status();
     absl::StatusOr<Lease> inner = second.Acquire({.wait = absl::Seconds(10)});
@@ -178,8 +175,7 @@ TEST_F(AsyncHooks, CallbackMayBlock) {
 
 constexpr auto kCancelled = absl::StatusCode::kCancelled;
 
-class AsyncKinds : public ::testing::Test {
- protected:
+struct AsyncKinds : ::testing::Test {
   static bool AwaitWaiting(const Client& client, uint64_t count) {
     return Await([&] { return client.Stats().all.waiting == count; });
   }
@@ -187,8 +183,6 @@ class AsyncKinds : public ::testing::Test {
   const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
   Client client_ = Connect(server_->url());
   Client other_ = Connect(server_->url());
-  Leases leases_;
-  Permits permits_;
   Statuses statuses_;
 };
 
@@ -243,24 +237,22 @@ template <class Handle>
 void ReleaseWhileOthersLook(Handle handle) {
   Statuses statuses;
   std::atomic<bool> goes{false};
-  std::vector<std::thread> others;
-  for (int i = 0; i < 2; ++i) {
-    others.emplace_back([&] {
-      while (!goes) std::this_thread::yield();
-      for (int round = 0; round < 20; ++round) {
-        if (!handle.valid()) {
-          EXPECT_LE(handle.remaining(), absl::ZeroDuration());
-        }
-        EXPECT_FALSE(handle.lost().stop_requested());
-        handle.Extend(absl::Minutes(1)).IgnoreError();
+  Crew others;
+  others.Start(2, [&](int) {
+    while (!goes) std::this_thread::yield();
+    for (int round = 0; round < 20; ++round) {
+      if (!handle.valid()) {
+        EXPECT_LE(handle.remaining(), absl::ZeroDuration());
       }
-      EXPECT_EQ(handle.Release(), absl::OkStatus());
-      EXPECT_FALSE(handle.valid());
-    });
-  }
+      EXPECT_FALSE(handle.lost().stop_requested());
+      handle.Extend(absl::Minutes(1)).IgnoreError();
+    }
+    EXPECT_EQ(handle.Release(), absl::OkStatus());
+    EXPECT_FALSE(handle.valid());
+  });
   goes = true;
   handle.ReleaseAsync(statuses.Callback());
-  for (std::thread& each : others) each.join();
+  others.Join();
   handle.ReleaseAsync(statuses.Callback());
   EXPECT_EQ(statuses.Take(0), absl::OkStatus());
   EXPECT_EQ(statuses.Take(1), absl::OkStatus());
@@ -313,11 +305,9 @@ constexpr absl::Duration kSoon = absl::Seconds(2);
 TEST(AsyncMany, WaitersNeedNoThreadsAndKeepOrder) {
   const auto server = RedisServer::Start();
   Client other = Connect(server->url() + "?command_timeout=1m");
-  std::vector<std::unique_ptr<SimpleLock>> theirs;
   std::vector<Lease> held;
   for (size_t i = 0; i < kLocks; ++i) {
-    theirs.push_back(std::make_unique<SimpleLock>(other, absl::StrCat("lock", i)));
-    held.push_back(*theirs.back()->Acquire());
+    held.push_back(*SimpleLock(other, absl::StrCat("lock", i)).Acquire());
   }
   const int threads_before = support::ThreadCount();
 
@@ -448,8 +438,7 @@ class Task {
   std::coroutine_handle<promise_type> coroutine_;
 };
 
-class AwaitableCalls : public ::testing::Test {
- protected:
+struct AwaitableCalls : ::testing::Test {
   // Coroutines resume on the test's own thread.
   bool RunUntil(const std::function<bool()>& condition) {
     return Await([&] {
@@ -498,7 +487,6 @@ TEST_F(AwaitableCalls, RunOneAfterTheOther) {
 TEST_F(AwaitableCalls, WorkForEveryKind) {
   bool done = false;
   ReentrantReadWriteLock read_write(client_, "rw");
-  Semaphore semaphore(client_, "semaphore", 3);
   CountDownLatch latch(client_, "latch", 1);
   MultiLock multi(client_, {"a", "b"});
   Election election(client_, "election");
@@ -511,7 +499,7 @@ TEST_F(AwaitableCalls, WorkForEveryKind) {
       EXPECT_TRUE(one.ok() && two.ok()) << one.status() << two.status();
     }
     auto write = Must(co_await read_write.AcquireWriteAwaitable());
-    auto permit = Must(co_await semaphore.AcquireAwaitable(2));
+    auto permit = Must(co_await Semaphore(client_, "semaphore", 3).AcquireAwaitable(2));
     EXPECT_EQ(permit.count(), 2);
     EXPECT_EQ(co_await permit.ReleaseAwaitable(), absl::OkStatus());
     auto both = Must(co_await multi.AcquireAwaitable());

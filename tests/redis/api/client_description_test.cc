@@ -11,8 +11,7 @@
 namespace redlatch {
 namespace {
 
-class ClientDescription : public ::testing::Test {
- protected:
+struct ClientDescription : ::testing::Test {
   std::vector<std::string> Keys() const {
     std::vector<std::string> keys;
     for (const redis::Reply& key : server_->Command({"KEYS", "redlatch:client:*"}).elements) {

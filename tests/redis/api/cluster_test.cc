@@ -62,8 +62,7 @@ class ClusterTour {
 
 // Locks on a cluster, as one client sees them. The conformance suite runs there, too.
 
-class ClusterTest : public ::testing::Test {
- protected:
+struct ClusterTest : ::testing::Test {
   static void SetUpTestSuite() { group_ = ClusterGroup::Start().release(); }
   static void TearDownTestSuite() { delete std::exchange(group_, nullptr); }
 
@@ -71,24 +70,6 @@ class ClusterTest : public ::testing::Test {
 };
 
 ClusterGroup* ClusterTest::group_ = nullptr;
-
-TEST_F(ClusterTest, ForkedChildIsRefused) {
-  auto client = std::make_unique<Client>(Connect(group_->url()));
-  auto lock = std::make_unique<SimpleLock>(*client, "forked");
-  absl::StatusOr<Lease> lease = lock->Acquire();
-  ASSERT_TRUE(lease.ok()) << lease.status();
-  const int code = support::CodeOfFork([&] {
-    const bool refused =
-        lock->TryAcquire().status().code() == absl::StatusCode::kFailedPrecondition &&
-        client->Ping().status().code() == absl::StatusCode::kFailedPrecondition;
-    lease = absl::CancelledError("");
-    lock.reset();
-    client.reset();
-    return refused ? 0 : 1;
-  });
-  EXPECT_EQ(code, 0);
-  EXPECT_TRUE(lease->Release().ok());
-}
 
 TEST_F(ClusterTest, EndedClientLeavesNoKeys) {
   {
@@ -113,22 +94,19 @@ TEST_F(ClusterTest, EndedClientLeavesNoKeys) {
 TEST_F(ClusterTest, NoChannelOfRedissonIsKeptAfterContention) {
   const Client clients[] = {Connect(group_->url()), Connect(group_->url()), Connect(group_->url())};
   ASSERT_TRUE(*redisson::Semaphore(clients[0], "c").TrySetPermits(2));
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 6; ++i) {
-    threads.emplace_back([i, &client = clients[i / 2]] {
-      redisson::FairLock fair(client, "a");
-      redisson::ReadWriteLock both(client, "b");
-      redisson::Semaphore slots(client, "c");
-      for (int round = 0; round < 100; ++round) {
-        const AcquireOptions options{.wait = absl::Microseconds((round * 37 + i * 211) % 2000)};
-        (void)fair.Acquire(options);
-        (void)both.AcquireWrite(options);
-        (void)both.AcquireRead(options);
-        (void)slots.Acquire(1 + round % 2, options);
-      }
-    });
-  }
-  for (std::thread& each : threads) each.join();
+  Crew().Start(6, [&](int i) {
+    const Client& client = clients[i / 2];
+    redisson::FairLock fair(client, "a");
+    redisson::ReadWriteLock both(client, "b");
+    redisson::Semaphore slots(client, "c");
+    for (int round = 0; round < 100; ++round) {
+      const AcquireOptions options{.wait = absl::Microseconds((round * 37 + i * 211) % 2000)};
+      (void)fair.Acquire(options);
+      (void)both.AcquireWrite(options);
+      (void)both.AcquireRead(options);
+      (void)slots.Acquire(1 + round % 2, options);
+    }
+  });
   for (size_t i = 0; i < group_->servers(); ++i) {
     const auto kept = [&] {
       return group_->server(i).Command({"PUBSUB", "SHARDCHANNELS", "redisson_*"}).elements;
@@ -158,8 +136,7 @@ constexpr char kRights[] =
     "+pttl +hget +hset +hsetnx +hdel +hexists +hgetall +hkeys +hmget +hincrby "
     "+zadd +zrem +zremrangebyrank +zcard +zcount +zrange +zrangebyscore +zrank +zscore";
 
-class ClusterUser : public ClusterTest {
- protected:
+struct ClusterUser : ClusterTest {
   void SetUp() override { SetUser(absl::StrCat("reset ", kRights)); }
 
   // At every node, since nodes do not share users.
@@ -228,9 +205,8 @@ TEST_F(ClusterUser, LossOfChannelsIsReportedSoon) {
   const std::string name = group_->NameAt(1, "lost");
   const auto held = Must(SimpleLock(client, name).Acquire());
   SetUser("resetchannels");
-  SimpleLock others(other, name);
   const base::Instant began = base::Now();
-  const absl::Status status = others.Acquire({.wait = absl::Seconds(10)}).status();
+  const absl::Status status = SimpleLock(other, name).Acquire({.wait = absl::Seconds(10)}).status();
   EXPECT_LT(base::Now() - began, absl::Seconds(2)) << status;
   EXPECT_THAT(status, IsError(absl::StatusCode::kPermissionDenied, HasSubstr("&redlatch:*")));
 }
@@ -304,8 +280,7 @@ TEST(ClusterOverIpv6, WorksLikeAnyOther) {
   ClusterTour(*group, absl::StrCat("redis-cluster://127.0.0.1:", group->server(1).port())).Go();
 }
 
-class ClusterBehindProxies : public ::testing::Test {
- protected:
+struct ClusterBehindProxies : ::testing::Test {
   ClusterBehindProxies() {
     for (size_t i = 0; i < group_->servers(); ++i) {
       proxies_.push_back(

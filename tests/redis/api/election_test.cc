@@ -9,8 +9,7 @@ namespace {
 using Led = std::optional<Leader>;
 using support::RawConnection;
 
-class ElectionTest : public ::testing::Test {
- protected:
+struct ElectionTest : ::testing::Test {
   Leadership Lead(const std::string& value) { return Must(election_.Campaign(value)); }
   static std::string Key(const std::string& suffix) {
     return support::AuxiliaryKey("name", "election." + suffix);
@@ -214,12 +213,11 @@ TEST_F(ElectionTest, DestructorWaitsForARunningCallback) {
     left = true;
   });
   EXPECT_TRUE(Await([&] { return entered.load(); }));
-  std::thread ends([&] {
+  std::jthread ends([&] {
     observation.reset();
     EXPECT_TRUE(left);
   });
   go_on.set_value();
-  ends.join();
 }
 
 TEST_F(ElectionTest, CallbackMayOwnTheClientsLastHandle) {
@@ -262,18 +260,17 @@ TEST_F(ElectionTest, RunElectedGoesOnThoughNameLeadsToTwoPrimariesForAMoment) {
   const auto other = RedisServer::Start();
   TcpProxy proxy({.port = server_->port()});
   const Client client = Connect(proxy.url());
-  SimpleLock lock(client, "lock");
   proxy.LeadTo({one->port(), other->port()});
   EXPECT_TRUE(Await([&] {
     proxy.ResetAll();
-    const absl::Status refused = lock.TryAcquire().status();
+    const absl::Status refused = SimpleLock(client, "lock").TryAcquire().status();
     return refused.message().find("two primaries") != std::string_view::npos;
   }));
   Election election(client, "name");
   std::stop_source stop;
   std::atomic<bool> ended{false};
   std::atomic<int> terms{0};
-  std::thread runs([&] {
+  std::jthread runs([&] {
     const auto work = [&](std::stop_token, FencingToken) {
       ++terms;
       return absl::OkStatus();
@@ -288,7 +285,6 @@ TEST_F(ElectionTest, RunElectedGoesOnThoughNameLeadsToTwoPrimariesForAMoment) {
   EXPECT_TRUE(Await([&] { return ended || terms > 0; }));
   EXPECT_FALSE(ended);
   stop.request_stop();
-  runs.join();
 }
 
 TEST_F(ElectionTest, ObserverIsToldThoughItsExecutorLosesACompletion) {

@@ -1,6 +1,5 @@
 // What a process gives back when it ends although its clients were not destroyed.
 #include "tests/support/authority.h"
-#include "tests/support/child_entry.h"
 #include "tests/support/live_testing.h"
 
 namespace redlatch {
@@ -23,8 +22,7 @@ void End(Child& child) {
   EXPECT_EQ(child.Wait().code, 0);
 }
 
-class Exit : public ::testing::Test {
- protected:
+struct Exit : ::testing::Test {
   bool IsFree() { return server_->Integer({"EXISTS", "lock", "redlatch:rw:{lock}:readers"}) == 0; }
   // On a busy machine the server executes the last release a little later. No lease ends so soon.
   bool IsFreeSoon() {
@@ -53,8 +51,7 @@ REDLATCH_CHILD(EndsInItsTurn) {
   return 0;
 }
 
-class ExitInTurn : public Exit {
- protected:
+struct ExitInTurn : Exit {
   // How long it takes until five such processes have ended.
   absl::Duration TimeOfAll(const std::string& way) {
     std::vector<std::unique_ptr<support::Child>> children;
@@ -156,18 +153,11 @@ REDLATCH_CHILD(EndsWithCachedLock) {
 
 class ExitWithCachedLock : public Exit, public testing::WithParamInterface<const char*> {};
 INSTANTIATE_TEST_SUITE_P(, ExitWithCachedLock,
-                         testing::Values("static", "leaked", "reads", "callback"),
+                         testing::Values("static", "leaked", "reads", "callback", "forks"),
                          [](const auto& how) { return std::string(how.param); });
 
 TEST_P(ExitWithCachedLock, GivesItBack) {
   const auto child = Start("EndsWithCachedLock", {server_->url(), GetParam()}, "cached");
-  EXPECT_FALSE(IsFree());
-  End(*child);
-  EXPECT_TRUE(IsFreeSoon());
-}
-
-TEST_F(Exit, ForkedChildGivesNothingBack) {
-  const auto child = Start("EndsWithCachedLock", {server_->url(), "forks"}, "cached");
   EXPECT_FALSE(IsFree());
   End(*child);
   EXPECT_TRUE(IsFreeSoon());

@@ -408,8 +408,7 @@ struct Case {
   absl::Duration keep;
 };
 
-class ForgedMessages : public ::testing::TestWithParam<Case> {
- protected:
+struct ForgedMessages : ::testing::TestWithParam<Case> {
   static bool in_cluster() { return GetParam().server_group == ServerGroup::kCluster; }
   static bool of_quorum() { return GetParam().server_group == ServerGroup::kQuorum; }
 

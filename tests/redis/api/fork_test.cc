@@ -16,8 +16,7 @@ absl::Status StatusOf(const absl::StatusOr<Its>& result) {
 }
 absl::Status StatusOf(const absl::Status& status) { return status; }
 
-class ForkedCalls : public ::testing::Test {
- protected:
+struct ForkedCalls : ::testing::Test {
   // The call must be refused in a forked child, and not end it.
   template <class Call>
   void ExpectRefused(const char* name, Call call) {
@@ -59,6 +58,8 @@ TEST_F(ForkedCalls, OfClientAreRefused) {
 TEST_F(ForkedCalls, OfLocksAreRefused) {
   QuorumGroup group(3);
   const Client quorum = Connect(group.url());
+  const auto node = support::StartClusterOfOne();
+  SimpleLock in_cluster(Connect("redis-cluster" + node->url().substr(5)), "in_cluster");
   SimpleLock simple(client_, "simple");
   ReentrantLock reentrant(client_, "reentrant");
   ReentrantReadWriteLock read_write(client_, "read_write");
@@ -75,6 +76,7 @@ TEST_F(ForkedCalls, OfLocksAreRefused) {
       {"MultiLock", &multi},
       {"MultiLock of locks", &of_locks},
       {"RedLock", &red},
+      {"SimpleLock in a cluster", &in_cluster},
       {"redisson::Lock", &lock},
       {"redisson::FairLock", &fair},
       {"redisson::ReadWriteLock", &its_read_write}};

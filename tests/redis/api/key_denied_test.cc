@@ -9,8 +9,7 @@
 namespace redlatch {
 namespace {
 
-class KeyDenied : public ::testing::Test {
- protected:
+struct KeyDenied : ::testing::Test {
   Client Connect(const std::string& options = "") { return support::Connect(Url(options)); }
   std::string Url(const std::string& options) const {
     return absl::StrCat("redis://app:pw@127.0.0.1:", server_->port(), "/", options);

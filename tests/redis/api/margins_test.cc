@@ -4,8 +4,7 @@
 namespace redlatch {
 namespace {
 
-class Margins : public ::testing::Test {
- protected:
+struct Margins : ::testing::Test {
   static void ExpectInvalid(const absl::Status& status, const std::string& why) {
     EXPECT_THAT(status, IsError(absl::StatusCode::kInvalidArgument, HasSubstr(why)));
   }
@@ -53,8 +52,7 @@ TEST_F(Margins, ImpossibleOptionsAreRefused) {
 TEST_F(Margins, OnlyLocksOfOneNameStayTaken) {
   const AcquireOptions stays{.at_least = absl::Seconds(1)};
   const std::string why = "only a SimpleLock, a ReentrantLock or the write side";
-  Semaphore semaphore(client_, "semaphore", 1);
-  ExpectInvalid(semaphore.Acquire(1, stays).status(), why);
+  ExpectInvalid(Semaphore(client_, "semaphore", 1).Acquire(1, stays).status(), why);
   ReentrantReadWriteLock read_write(client_, "read_write");
   ExpectInvalid(read_write.AcquireRead(stays).status(), why);
   ReentrantLock reentrant(client_, "reentrant");
@@ -113,8 +111,7 @@ TEST_F(Margins, HoldEndsAfterAtMost) {
 }
 
 // A lock of each kind that can stay taken.
-class LockThatStaysTaken : public Margins, public ::testing::WithParamInterface<int> {
- protected:
+struct LockThatStaysTaken : Margins, ::testing::WithParamInterface<int> {
   static std::unique_ptr<RedisLockBase> Make(const Client& client,
                                              const LockOptions& options = {}) {
     if (GetParam() == 0) return std::make_unique<SimpleLock>(client, "lock", options);

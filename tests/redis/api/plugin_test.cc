@@ -1,7 +1,6 @@
 // A program unloads the plugin that contains the library.
 #include <dlfcn.h>
 
-#include "tests/support/child_entry.h"
 #include "tests/support/live_testing.h"
 
 namespace redlatch {
@@ -39,8 +38,7 @@ REDLATCH_CHILD(LoadsPlugin) {
   return Await([] { return LoadAndUnload("", "") == 0 && !IsLoaded(); }) ? 0 : 2;
 }
 
-class PluginTest : public ::testing::Test {
- protected:
+struct PluginTest : ::testing::Test {
   void ExpectUnloads(const std::string& function, const std::string& url, int times) {
     const auto child =
         support::SpawnChild("LoadsPlugin", {function, url, absl::StrCat(support::Scaled(times))});

@@ -1,7 +1,6 @@
 #include "redlatch/run_locked.h"
 #include "tests/support/authority.h"
 #include "tests/support/live_testing.h"
-#include "tests/support/server_groups.h"
 
 namespace redlatch {
 namespace {
@@ -10,8 +9,7 @@ using ::testing::ContainsRegex;
 
 constexpr char kName[] = "orders:42";
 
-class RedLockTest : public ::testing::Test {
- protected:
+struct RedLockTest : ::testing::Test {
   Client Connect(const std::string& options = {}) {
     return support::Connect(servers_.url(options));
   }
@@ -55,8 +53,7 @@ TEST_F(RedLockTest, RefusesLeaseLongerThanRestartDelay) {
 }
 
 TEST_F(RedLockTest, QuorumClientRefusesOtherLocks) {
-  SimpleLock lock(Connect(), kName);
-  const absl::StatusOr<Lease> lease = lock.TryAcquire();
+  const absl::StatusOr<Lease> lease = SimpleLock(Connect(), kName).TryAcquire();
   EXPECT_THAT(lease.status(), IsError(absl::StatusCode::kFailedPrecondition, HasSubstr("RedLock")));
 }
 
@@ -108,8 +105,7 @@ constexpr absl::Duration kAtOnce = absl::Seconds(5);
 // Far less than the lease.
 constexpr absl::Duration kUnlockSoon = absl::Seconds(5);
 
-class RedLockUnlock : public RedLockTest {
- protected:
+struct RedLockUnlock : RedLockTest {
   void SetUp() override {
     lock_.lock();
     ASSERT_TRUE(Await([&] { return servers_.Having(kName) == 5; }));
@@ -165,8 +161,7 @@ TEST(RestartDelay, HoldsForCallsThatWaitedForTheRestart) {
 
 // A quorum of a cluster, a server with TLS, and the primary that sentinels name.
 
-class QuorumMembers : public ::testing::Test {
- protected:
+struct QuorumMembers : ::testing::Test {
   // One program's clients, one per member.
   std::vector<Client> Clients() {
     std::vector<Client> all;
@@ -184,7 +179,7 @@ class QuorumMembers : public ::testing::Test {
   // Two programs pass the lock to and fro, each waiting for the other.
   void TakeTurns() {
     std::atomic<int> inside{0};
-    std::vector<std::thread> threads;
+    std::vector<std::jthread> threads;
     for (const auto* clients : {&one_, &other_}) {
       threads.emplace_back([&, clients] {
         RedLock lock(*clients, kName);
@@ -198,7 +193,6 @@ class QuorumMembers : public ::testing::Test {
         }
       });
     }
-    for (std::thread& each : threads) each.join();
   }
 
   support::Authority authority_;
@@ -230,8 +224,7 @@ bool IsFree(const Client& client, const std::string& name) {
   return SimpleLock(client, name).TryAcquire().ok();
 }
 
-class MultiLockTest : public ::testing::Test {
- protected:
+struct MultiLockTest : ::testing::Test {
   bool AwaitQueued(const std::string& name, int waiters = 1) {
     return Await([&] {
       return server_->Integer({"ZCARD", support::AuxiliaryKey(name, "simple.queue")}) == waiters;

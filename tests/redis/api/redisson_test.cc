@@ -1,11 +1,7 @@
 // Redisson's locks without Java: what they refuse, and what a client does if messages or answers do
 // not come. tests/sim/lua/redisson has the tests of their scripts, and tests/redisson those with
 // the real Redisson.
-#include <limits>
 
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "redlatch/redisson/count_down_latch.h"
 #include "redlatch/redisson/fair_lock.h"
@@ -22,8 +18,7 @@ namespace {
 constexpr absl::Duration kTimeout = absl::Seconds(10);
 constexpr char kJavaThread[] = "01234567-89ab-cdef-0123-456789abcdef:1";
 
-class RedissonLocks : public ::testing::Test {
- protected:
+struct RedissonLocks : ::testing::Test {
   Client Connect(const std::string& options = "") {
     return support::Connect(server_->url() + options);
   }
@@ -66,14 +61,14 @@ class RedissonLocks : public ::testing::Test {
   std::map<std::string, int64_t> calls_;
   const std::unique_ptr<RedisServer> server_ =
       RedisServer::Start({.acl = {"user quiet on >pw ~* +@all resetchannels &redlatch:*"}});
+  const Client client_ = Connect();
 };
 
 TEST_F(RedissonLocks, SemaphoresOfOneClientAreKeptApart) {
-  const Client client = Connect();
-  redisson::Semaphore shared(client, "slots");
+  redisson::Semaphore shared(client_, "slots");
   ASSERT_TRUE(*shared.TrySetPermits(2));
   const auto permit = Must(shared.TryAcquire());
-  Semaphore own(client, "slots", 2);
+  Semaphore own(client_, "slots", 2);
   EXPECT_THAT(Refusal(own.TryAcquire().status()), HasSubstr("redisson_semaphore"));
   EXPECT_EQ(*shared.AvailablePermits(), 1);
 }
@@ -157,21 +152,18 @@ TEST_F(RedissonLocks, ChannelIsLeftWhenTheWaitIsOver) {
 
 // Java's forced unlock, seen from a C++ waiter: the key goes, and a message comes.
 TEST_F(RedissonLocks, MessageWakesTheWaiterLongBeforeTheLeaseEnds) {
-  const Client client = Connect();
   server_->Command({"HSET", "a", kJavaThread, "1"});
   server_->Command({"PEXPIRE", "a", "600000"});
-  redisson::Lock lock(client, "a");
-  std::thread waiter([&] { EXPECT_TRUE(lock.Acquire({.wait = kTimeout}).ok()); });
+  redisson::Lock lock(client_, "a");
+  std::jthread waiter([&] { EXPECT_TRUE(lock.Acquire({.wait = kTimeout}).ok()); });
   EXPECT_TRUE(Await([&] { return Listeners("redisson_lock__channel:{a}") == 1; }));
   server_->Command({"DEL", "a"});
   server_->Command({"PUBLISH", "redisson_lock__channel:{a}", "0"});
-  waiter.join();
 }
 
 // A release that a new primary has not received is repeated.
 TEST_F(RedissonLocks, RepeatedReleaseGivesBackAllPermits) {
-  const Client client = Connect();
-  redisson::Semaphore slots(client, "slots");
+  redisson::Semaphore slots(client_, "slots");
   ASSERT_TRUE(*slots.TrySetPermits(5));
   auto permits = Must(slots.Acquire(5));
   server_->Command({"COPY", "slots", "before"});
@@ -184,8 +176,7 @@ TEST_F(RedissonLocks, RepeatedReleaseGivesBackAllPermits) {
 }
 
 TEST_F(RedissonLocks, NumbersThatJavaCannotCountAreRefused) {
-  const Client client = Connect();
-  redisson::PermitExpirableSemaphore slots(client, "slots");
+  redisson::PermitExpirableSemaphore slots(client_, "slots");
   const int64_t most = std::numeric_limits<int32_t>::max();
   for (const int64_t bad : {int64_t{-1}, most + 1, std::numeric_limits<int64_t>::min(),
                             std::numeric_limits<int64_t>::max()}) {
@@ -200,17 +191,16 @@ TEST_F(RedissonLocks, NumbersThatJavaCannotCountAreRefused) {
   }
   EXPECT_TRUE(slots.AddPermits(-most).ok());
   EXPECT_EQ(*slots.AvailablePermits(), 0);
-  EXPECT_EQ(redisson::Semaphore(client, "shared").TryAcquire(1001).status().code(),
+  EXPECT_EQ(redisson::Semaphore(client_, "shared").TryAcquire(1001).status().code(),
             absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(RedissonLocks, LargeNumbersAreReadAsTheyAre) {
-  const Client client = Connect();
   for (const int64_t large : {int64_t{100'000'000'000'000}, std::numeric_limits<int64_t>::max()}) {
     server_->Do({"SET", "slots", absl::StrCat(large)});
-    const auto available = redisson::Semaphore(client, "slots").AvailablePermits();
+    const auto available = redisson::Semaphore(client_, "slots").AvailablePermits();
     EXPECT_TRUE(available.ok() && *available == large) << available.status();
-    redisson::CountDownLatch latch(client, absl::StrCat("done", large));
+    redisson::CountDownLatch latch(client_, absl::StrCat("done", large));
     ASSERT_TRUE(*latch.TrySetCount(large));
     EXPECT_TRUE(latch.CountDown().ok());
     const auto count = latch.Count();
@@ -238,8 +228,7 @@ TEST_F(RedissonLocks, FairWaiterBehindVeryManyDeadOnesGetsTheLockSoon) {
 }
 
 TEST_F(RedissonLocks, LastReaderOfVeryManyDeadOnesFreesTheLock) {
-  const Client client = Connect();
-  redisson::ReadWriteLock lock(client, "a");
+  redisson::ReadWriteLock lock(client_, "a");
   auto reads = Must(lock.AcquireRead({.lease = absl::Minutes(10)}));
   for (int i = 0; i < 500; ++i) server_->Do({"HSET", "a", absl::StrCat(kJavaThread, i), "1"});
   EXPECT_TRUE(reads.Release().ok());
@@ -277,8 +266,7 @@ TEST_F(RedissonLocks, MessageLetsAsManyAskAsThereArePermits) {
 
 // Several releases may come before the first waiter has asked, and a message may get lost.
 TEST_F(RedissonLocks, NextWaiterAsksWhenOneHasSucceeded) {
-  const Client client = Connect();
-  redisson::Semaphore slots(client, "slots");
+  redisson::Semaphore slots(client_, "slots");
   ASSERT_TRUE(*slots.TrySetPermits(0));
   EXPECT_TRUE(IsBusy(slots.TryAcquire().status()));  // the server knows the script from here on
   CallsSince("evalsha");
@@ -301,8 +289,7 @@ TEST_F(RedissonLocks, NextWaiterAsksWhenOneHasSucceeded) {
 }
 
 TEST_F(RedissonLocks, WaiterThatWantsFewerPermitsAsksBehindOneThatWantsMore) {
-  const Client client = Connect();
-  redisson::Semaphore slots(client, "slots");
+  redisson::Semaphore slots(client_, "slots");
   ASSERT_TRUE(*slots.TrySetPermits(0));
   EXPECT_TRUE(IsBusy(slots.TryAcquire().status()));
   CallsSince("evalsha");
@@ -336,8 +323,7 @@ TEST_F(RedissonLocks, AddPermitsIsNotRepeatedWhenItsReplyIsLost) {
 }
 
 TEST_F(RedissonLocks, JavasPermitsDoNotExpireWhateverTheName) {
-  const Client client = Connect();
-  redisson::PermitExpirableSemaphore slots(client, "redisson.permits");
+  redisson::PermitExpirableSemaphore slots(client_, "redisson.permits");
   ASSERT_TRUE(*slots.TrySetPermits(1));
   const auto permit = Must(slots.TryAcquire());
   EXPECT_EQ(server_->Integer({"PTTL", "{redisson.permits}:timeout"}), -1);
@@ -371,8 +357,7 @@ TEST_F(RedissonLocks, LatchWithABraceIsRefusedInACluster) {
 }
 
 TEST_F(RedissonLocks, LatchOpensForAllAndMayBeSetAgain) {
-  const Client client = Connect();
-  redisson::CountDownLatch latch(client, "done");
+  redisson::CountDownLatch latch(client_, "done");
   EXPECT_TRUE(latch.try_wait()) << "it was never set";
   ASSERT_TRUE(*latch.TrySetCount(2));
   EXPECT_FALSE(*latch.TrySetCount(3));

@@ -6,7 +6,6 @@
 #include "src/base/thread.h"
 #include "tests/redis/redis/embedded/home.h"
 #include "tests/support/authority.h"
-#include "tests/support/server_groups.h"
 
 namespace redlatch {
 namespace {
@@ -45,8 +44,7 @@ std::map<std::string, bool> Blocking(int signal) {
 
 // The fixture's own threads block the signals. The program's other threads do not, except the one
 // that waits for them.
-class ClientSignals : public ::testing::Test {
- protected:
+struct ClientSignals : ::testing::Test {
   ClientSignals() {
     struct sigaction stray = {};
     stray.sa_handler = [](int) { ++strays; };
@@ -139,8 +137,7 @@ class Storm {
   std::thread thread_;
 };
 
-class SignalStorm : public ::testing::Test {
- protected:
+struct SignalStorm : ::testing::Test {
   Client NewClient() const { return Connect(server_->url() + kOptions); }
 
   const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
@@ -286,8 +283,7 @@ struct Wait {
   std::function<void()> give_up;
 };
 
-class Cancellation : public ::testing::Test {
- protected:
+struct Cancellation : ::testing::Test {
   uint64_t waiting() const { return client_.Stats().all.waiting; }
 
   const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
@@ -403,11 +399,10 @@ TEST_F(Cancellation, EndsNoCallInClusterOrQuorum) {
     ExpectToComeBack({{"all", [&] {
                          const Client client = Connect(url);
                          SimpleLock lock(client, "a");
-                         ReentrantReadWriteLock read_write(client, "b");
                          MultiLock multi(client, {"c", "d"});
                          for (int i = 0; i < 3; ++i) {
                            lock.lock(), lock.unlock();
-                           (void)*read_write.AcquireRead();
+                           (void)*ReentrantReadWriteLock(client, "b").AcquireRead();
                            EXPECT_TRUE(multi.Acquire()->Release().ok());
                          }
                          EXPECT_TRUE(client.Ping().ok());

@@ -21,8 +21,7 @@ namespace {
 
 constexpr auto kExhausted = absl::StatusCode::kResourceExhausted;
 
-class ThreadStart : public ::testing::Test {
- protected:
+struct ThreadStart : ::testing::Test {
   void TearDown() override { no_threads = false; }
 
   const std::unique_ptr<RedisServer> server_ = RedisServer::Start();

@@ -9,8 +9,7 @@ namespace {
 // How long a call may take that does not wait, on a busy machine.
 constexpr absl::Duration kUnlocksAtOnce = absl::Seconds(5);
 
-class Unlock : public ::testing::Test {
- protected:
+struct Unlock : ::testing::Test {
   bool IsFree(const std::string& key = "lock") { return server_->Integer({"EXISTS", key}) == 0; }
 
   const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
@@ -29,8 +28,7 @@ TEST_F(Unlock, DoesNotWaitForHungServer) {
   read_write.lock_shared();
   semaphore.acquire();
   auto permit = Must(semaphore.Acquire());
-  SimpleLock other(client_, "other");
-  std::optional<Lease> lease = *other.Acquire();
+  std::optional<Lease> lease = *SimpleLock(client_, "other").Acquire();
   server_->Stop();
   const absl::Duration took = TimeOf([&] {
     lock_.unlock();
@@ -67,8 +65,7 @@ TEST_F(Unlock, LastHandleWaitsAtMostCommandTimeout) {
 
 const LockOptions kCached{.cache_for = absl::Seconds(20)};
 
-class CachedLock : public ::testing::Test {
- protected:
+struct CachedLock : ::testing::Test {
   bool IsFree() { return server_->Integer({"EXISTS", "lock"}) == 0; }
   int64_t Calls() { return server_->Calls({"eval", "evalsha"}); }
   static void TakeAndLeave(SimpleLock& lock) {
@@ -106,7 +103,7 @@ TEST_F(CachedLock, ReadGivesOwnWriteBackWithoutRecall) {
 TEST_F(CachedLock, TriesSucceedAgainstBusyClient) {
   std::atomic<bool> stop = false;
   std::atomic<int> used = 0;
-  std::thread user([&] {
+  std::jthread user([&] {
     for (SimpleLock lock(client_, "lock", kCached); !stop; ++used) {
       TakeAndLeave(lock);
       std::this_thread::sleep_for(std::chrono::milliseconds(1));  // the lock is cached meanwhile
@@ -123,7 +120,6 @@ TEST_F(CachedLock, TriesSucceedAgainstBusyClient) {
       },
       absl::Seconds(20)));
   stop = true;
-  user.join();
 }
 
 // Of many cached locks, the least recently used ones go back first.

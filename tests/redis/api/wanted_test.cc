@@ -7,8 +7,7 @@ namespace {
 
 const LockOptions kTold{.tell_if_wanted = true};
 
-class WantedLock : public ::testing::Test {
- protected:
+struct WantedLock : ::testing::Test {
   // Returns how often scripts and native commands of locks have run.
   int64_t Commands() { return server_->Calls({"eval", "evalsha", "set", "delifeq", "delex"}); }
   static std::jthread Waits(RedisLockBase& lock) {

@@ -8,8 +8,7 @@ namespace {
 
 constexpr char kJobQueue[] = "redlatch:2:{job}:quorum.queue";
 
-class RedlatchQuorumInspectTest : public RedlatchOutputTest {
- protected:
+struct RedlatchQuorumInspectTest : RedlatchOutputTest {
   Outcome AtAll(const Words& words) const {
     return Redlatch(words, {"REDLATCH_URL=" + group_.url("connect_timeout=3s")});
   }
@@ -166,8 +165,7 @@ TEST_F(RedlatchQuorumInspectTest, HasNoSemaphores) {
 
 // Tests `redlatch run` with a quorum.
 
-class RedlatchQuorumRunTest : public RedlatchRunTest {
- protected:
+struct RedlatchQuorumRunTest : RedlatchRunTest {
   Words AtAll() const { return {"REDLATCH_URL=" + group_.url()}; }
   std::unique_ptr<support::Child> StartAtAll(const Words& words) const {
     return Start(words, AtAll());
@@ -242,8 +240,7 @@ class Node {
       }};
 };
 
-class RedlatchClusterServerTest : public RedlatchCommandTest {
- protected:
+struct RedlatchClusterServerTest : RedlatchCommandTest {
   // The exit code; 1 means that there is no such lock.
   int Inspect(const std::string& url) const {
     const auto command = StartRedlatch({"inspect", kJobName}, {"REDLATCH_URL=" + url});
@@ -290,8 +287,7 @@ TEST_F(RedlatchClusterServerTest, StopsFollowingRedirectsInACircle) {
 
 // Tests `redlatch ls`, `inspect`, `break` and `capacity` with all primaries of a cluster.
 
-class RedlatchClusterInspectTest : public RedlatchOutputTest {
- protected:
+struct RedlatchClusterInspectTest : RedlatchOutputTest {
   static void SetUpTestSuite() { group_ = ClusterGroup::Start().release(); }
   static void TearDownTestSuite() { delete std::exchange(group_, nullptr); }
 

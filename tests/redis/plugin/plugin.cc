@@ -43,8 +43,7 @@ int UseAll(const Client& client) {
   SimpleLock lock(client, "lock", {.cache_for = absl::Seconds(20)});
   lock.lock();
   lock.unlock();
-  Semaphore semaphore(client, "semaphore", 2);
-  if (!semaphore.Acquire().ok()) return 1;
+  if (!Semaphore(client, "semaphore", 2).Acquire().ok()) return 1;
   Election election(client, "election");
   const auto observation = election.Observe([](const std::optional<Leader>&) {});
   if (!observation.ok() || !election.Campaign("value").ok()) return 2;

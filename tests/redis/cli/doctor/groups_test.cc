@@ -4,13 +4,11 @@
 namespace redlatch {
 namespace {
 
-class RedlatchGroupDoctorTest : public RedlatchDoctorFixture {
- protected:
+struct RedlatchGroupDoctorTest : RedlatchDoctorFixture {
   static auto Says(const std::string& level) { return HasSubstr("\"level\":\"" + level + "\""); }
 };
 
-class RedlatchClusterDoctorTest : public RedlatchGroupDoctorTest {
- protected:
+struct RedlatchClusterDoctorTest : RedlatchGroupDoctorTest {
   static void SetUpTestSuite() {
     group_ =
         ClusterGroup::Start({.server = {.config = {"cluster-require-full-coverage no"}}}).release();

@@ -88,8 +88,7 @@ class Service {
   FakeServer proxy_{[this](const FakeServer::Asked& asked) { return Answer(asked); }};
 };
 
-class ServicesTest : public RedlatchDoctorFixture {
- protected:
+struct ServicesTest : RedlatchDoctorFixture {
   // The URL of a user that may do all that locks need, except for this.
   std::string UserWithout(const std::vector<std::string>& rules) {
     std::vector<std::string> command = {"ACL", "SETUSER", "app", "reset", "on",
@@ -104,8 +103,7 @@ class ServicesTest : public RedlatchDoctorFixture {
     const absl::StatusOr<Client> client =
         Client::Connect(url, {.on_warning = [](std::string_view) {}});
     if (!client.ok()) return client.status();
-    SimpleLock lock(*client, "k", options);
-    return lock.Acquire({.wait = absl::Seconds(1)}).status();
+    return SimpleLock(*client, "k", options).Acquire({.wait = absl::Seconds(1)}).status();
   }
 
   static void ExpectLocks(const Report& report) {

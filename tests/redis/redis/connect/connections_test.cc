@@ -30,8 +30,7 @@ TEST(PlainConnectionTest, RepliesComeInOrderOfCommands) {
 }
 
 // One connection listens, and has not yet received the messages that the other published.
-class TwoMessagesTest : public ::testing::Test {
- protected:
+struct TwoMessagesTest : ::testing::Test {
   void SetUp() override {
     ASSERT_TRUE(listener.ok() && speaker.ok());
     EXPECT_TRUE(listener->Call({"SUBSCRIBE", "c"}, In(kAmpleTime)).ok());

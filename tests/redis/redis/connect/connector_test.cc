@@ -10,7 +10,6 @@
 #include "src/redis/transport/transport.h"
 #include "tests/redis/redis/link/shared_connection_fixture.h"
 #include "tests/support/fake_server.h"
-#include "tests/support/server_groups.h"
 
 namespace redlatch::redis {
 namespace {
@@ -19,8 +18,7 @@ using support::ReservedPort;
 
 using Stepped = absl::StatusOr<std::optional<Connection>>;
 
-class ConnectorTest : public ::testing::Test {
- protected:
+struct ConnectorTest : ::testing::Test {
   static Connector To(const std::string& url, TransportFactory open = nullptr) {
     return Connector(UrlOf(url), Handshake::Purpose::kCommands, std::move(open));
   }
@@ -78,8 +76,7 @@ TEST_F(ConnectorTest, ForbiddenServerIsNotReportedAsDown) {
                                               HasSubstr("is this user allowed to connect"))));
 }
 
-class SilentServerTest : public ConnectorTest, public ::testing::WithParamInterface<Arrival> {
- protected:
+struct SilentServerTest : ConnectorTest, ::testing::WithParamInterface<Arrival> {
   void SetUp() override { proxy_.SetArrival(GetParam()); }
 };
 
@@ -170,8 +167,7 @@ TEST(EndpointTest, SaysWhyNoAddressWasFoundInTime) {
             absl::UnavailableError("still looking up 'somewhere'"));
 }
 
-class TwoAddressesTest : public ConnectorTest {
- protected:
+struct TwoAddressesTest : ConnectorTest {
   Connector To(std::vector<int> ports, const std::string& options = "") {
     return Connector(UrlOf("redis://somewhere" + options), Handshake::Purpose::kCommands, nullptr,
                      Somewhere(std::move(ports)));
@@ -203,8 +199,7 @@ TEST_F(TwoAddressesTest, NextIsTriedAfterReplica) {
 }
 
 // The connector is told the address of the other connection.
-class WhereaboutsTest : public TwoAddressesTest {
- protected:
+struct WhereaboutsTest : TwoAddressesTest {
   Connector To(std::vector<int> ports) {
     return Connector(UrlOf("redis://somewhere"), Handshake::Purpose::kCommands, nullptr,
                      Somewhere(std::move(ports)), [this] { return where_; });
@@ -338,8 +333,7 @@ std::string Found(const Url& url) { return Found(MakeEndpoint(url)); }
 
 std::string At(int port) { return absl::StrCat("127.0.0.1:", port); }
 
-class SentinelEndpointTest : public ::testing::Test {
- protected:
+struct SentinelEndpointTest : ::testing::Test {
   const std::unique_ptr<RedisServer> primary_ = RedisServer::Start();
   const std::unique_ptr<RedisServer> replica_ =
       RedisServer::Start({.replica_of = primary_->port()});

@@ -34,22 +34,17 @@ REDLATCH_CHILD(Joiner) {
   parent.ReadLine();
   base::Mutex mutex;
   std::set<std::string> met;
-  std::vector<std::thread> threads;
-  threads.reserve(4);
-  for (int i = 0; i < 4; ++i) {
-    threads.emplace_back([&] {
-      const absl::StatusOr<std::string> socket =
-          EnsureEmbeddedServer({.directory = args.at(0)}, base::Now() + absl::Seconds(60));
-      std::string answer = socket.status().ToString();
-      if (socket.ok()) {
-        auto connection = support::RawConnection::ToSocket(*socket);
-        answer = absl::StrCat(ServerPid(connection));
-      }
-      const base::MutexLock lock(mutex);
-      met.insert(answer);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  Crew().Start(4, [&](int) {
+    const absl::StatusOr<std::string> socket =
+        EnsureEmbeddedServer({.directory = args.at(0)}, base::Now() + absl::Seconds(60));
+    std::string answer = socket.status().ToString();
+    if (socket.ok()) {
+      auto connection = support::RawConnection::ToSocket(*socket);
+      answer = absl::StrCat(ServerPid(connection));
+    }
+    const base::MutexLock lock(mutex);
+    met.insert(answer);
+  });
   for (const std::string& answer : met) parent.WriteLine(answer);
   return 0;
 }
@@ -66,8 +61,13 @@ std::set<std::string> WhatTheyMeet(const std::vector<std::unique_ptr<support::Ch
   return met;
 }
 
-TEST(EmbeddedServer, StartsOnFirstUse) {
+struct EmbeddedServer : ::testing::Test {
   const EmbeddedHome home;
+};
+using EmbeddedDirectory = EmbeddedServer;
+using Keeper = EmbeddedServer;
+
+TEST_F(EmbeddedServer, StartsOnFirstUse) {
   const std::string socket = Must(home.Ensure());
   EXPECT_EQ(socket, home.Path("redis.sock"));
   EXPECT_EQ(Mode(home.directory()), 0700);
@@ -81,8 +81,7 @@ TEST(EmbeddedServer, StartsOnFirstUse) {
   EXPECT_EQ(Config(connection, "maxmemory-policy"), "noeviction");
 }
 
-TEST(EmbeddedServer, ServesDirectoryWithAwkwardName) {
-  const EmbeddedHome home;
+TEST_F(EmbeddedServer, ServesDirectoryWithAwkwardName) {
   const std::string directory = home.Aside("it's a \"di r\"; $HOME #");
   const std::string socket =
       Must(EnsureEmbeddedServer({.directory = directory}, base::Now() + absl::Seconds(20)));
@@ -93,8 +92,7 @@ TEST(EmbeddedServer, ServesDirectoryWithAwkwardName) {
   EXPECT_TRUE(end.WaitFor(absl::Seconds(10)));
 }
 
-TEST(EmbeddedServer, IsSharedBySixteenProcessesAtOnce) {
-  const EmbeddedHome home;
+TEST_F(EmbeddedServer, IsSharedBySixteenProcessesAtOnce) {
   std::vector<std::unique_ptr<support::Child>> joiners;
   joiners.reserve(16);
   for (int i = 0; i < 16; ++i) joiners.push_back(support::SpawnChild("Joiner", {home.directory()}));
@@ -104,8 +102,7 @@ TEST(EmbeddedServer, IsSharedBySixteenProcessesAtOnce) {
   EXPECT_THAT(home.Servers(), ElementsAre(ServerPid(connection)));
 }
 
-TEST(EmbeddedServer, ReplacesSocketOfKilledServer) {
-  const EmbeddedHome home;
+TEST_F(EmbeddedServer, ReplacesSocketOfKilledServer) {
   auto connection = home.Connect();
   const pid_t killed = ServerPid(connection);
   const ProcessEnd end(killed);
@@ -117,8 +114,7 @@ TEST(EmbeddedServer, ReplacesSocketOfKilledServer) {
   EXPECT_NE(ServerPid(again), killed);
 }
 
-TEST(EmbeddedServer, InheritsNothingFromItsStarter) {
-  const EmbeddedHome home;
+TEST_F(EmbeddedServer, InheritsNothingFromItsStarter) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);  // NOLINT: without O_CLOEXEC, as an application might
   const base::UniqueFd reader(ends[0]), writer(ends[1]);
@@ -150,8 +146,7 @@ TEST(EmbeddedServer, InheritsNothingFromItsStarter) {
   }
 }
 
-TEST(EmbeddedServer, LeavesNoChildToItsStarter) {
-  const EmbeddedHome home;
+TEST_F(EmbeddedServer, LeavesNoChildToItsStarter) {
   const pid_t own = fork();
   if (own == 0) _exit(7);
   ASSERT_TRUE(home.Ensure().ok());
@@ -162,16 +157,14 @@ TEST(EmbeddedServer, LeavesNoChildToItsStarter) {
   EXPECT_EQ(errno, ECHILD);
 }
 
-TEST(EmbeddedServer, StartsIfSigchldIsIgnored) {
-  const EmbeddedHome home;
+TEST_F(EmbeddedServer, StartsIfSigchldIsIgnored) {
   const auto before = signal(SIGCHLD, SIG_IGN);
   const absl::StatusOr<std::string> socket = home.Ensure();
   signal(SIGCHLD, before);
   EXPECT_TRUE(socket.ok()) << socket.status();
 }
 
-TEST(EmbeddedServer, KeepsStartingWhenItsStarterGivesUp) {
-  const EmbeddedHome home;
+TEST_F(EmbeddedServer, KeepsStartingWhenItsStarterGivesUp) {
   WriteScript(home.Aside("slow"), absl::StrCat("echo start >>", home.Aside("starts"), "\n",
                                                "read go <", home.Aside("gate"), "\n", "exec ",
                                                FindServerPrograms()->server, " \"$@\"\n"));
@@ -193,16 +186,14 @@ TEST(EmbeddedServer, KeepsStartingWhenItsStarterGivesUp) {
   EXPECT_EQ(TextOf(home.Aside("starts")), "start\n");
 }
 
-TEST(EmbeddedServer, FailureToStartIsReportedWithLog) {
-  const EmbeddedHome home;
+TEST_F(EmbeddedServer, FailureToStartIsReportedWithLog) {
   WriteScript(home.Aside("broken"), "echo 'a shard is missing' >&2; exit 1\n");
   const ScopedEnvironment broken("REDLATCH_REDIS_SERVER", home.Aside("broken").c_str());
   const absl::Status failed = home.Ensure().status();
   EXPECT_THAT(failed, IsError(absl::StatusCode::kUnavailable, HasSubstr("a shard is missing")));
 }
 
-TEST(EmbeddedServer, MissingProgramIsNamedWithPackage) {
-  const EmbeddedHome home;
+TEST_F(EmbeddedServer, MissingProgramIsNamedWithPackage) {
   const ScopedEnvironment nowhere("PATH", home.Aside("empty").c_str());
   const ScopedEnvironment unnamed("REDLATCH_REDIS_SERVER", nullptr);
   const absl::Status missing = home.Ensure().status();
@@ -212,8 +203,7 @@ TEST(EmbeddedServer, MissingProgramIsNamedWithPackage) {
   EXPECT_THAT(std::string(home.Ensure().status().message()), HasSubstr("'/nonexistent/redis'"));
 }
 
-TEST(EmbeddedDirectory, IsTheSameWithAndWithoutLogin) {
-  const EmbeddedHome home;
+TEST_F(EmbeddedDirectory, IsTheSameWithAndWithoutLogin) {
   ASSERT_EQ(mkdir(home.Aside("run").c_str(), 0700), 0);
   const ScopedEnvironment unnamed("REDLATCH_EMBEDDED_DIRECTORY", nullptr);
   const std::string expected = absl::StrCat("/tmp/redlatch-", geteuid());
@@ -224,15 +214,14 @@ TEST(EmbeddedDirectory, IsTheSameWithAndWithoutLogin) {
   }
 }
 
-TEST(EmbeddedDirectory, IsTakenFromTheEnvironment) {
-  const EmbeddedHome home;
+TEST_F(EmbeddedDirectory, IsTakenFromTheEnvironment) {
   const ScopedEnvironment named("REDLATCH_EMBEDDED_DIRECTORY", home.directory().c_str());
-  const std::string directory = Must(EmbeddedDirectory(""));
+  const std::string directory = Must(redis::EmbeddedDirectory(""));
   EXPECT_EQ(directory, home.directory());
   EXPECT_EQ(Mode(directory), 0700);
 }
 
-TEST(EmbeddedDirectory, IsRefusedInPrivateTmp) {
+TEST_F(EmbeddedDirectory, IsRefusedInPrivateTmp) {
   constexpr char kRoot[] = "29 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n";
   constexpr char kTmp[] = "37 29 0:33 / /tmp rw,nosuid - tmpfs tmpfs rw\n";
   constexpr char kOfService[] =
@@ -248,62 +237,57 @@ TEST(EmbeddedDirectory, IsRefusedInPrivateTmp) {
   EXPECT_TRUE(TmpIsPrivate(absl::StrCat(kRoot, kTmp, kOfServiceOnTmpfs, kVarTmp)));
 }
 
-TEST(EmbeddedDirectory, IsRefusedIfOthersMayEnter) {
-  const EmbeddedHome home;
+TEST_F(EmbeddedDirectory, IsRefusedIfOthersMayEnter) {
   ASSERT_EQ(mkdir(home.directory().c_str(), 0700), 0);
-  EXPECT_TRUE(EmbeddedDirectory(home.directory()).ok());
+  EXPECT_TRUE(redis::EmbeddedDirectory(home.directory()).ok());
   ASSERT_EQ(chmod(home.directory().c_str(), 0710), 0);
   const absl::Status open = home.Ensure().status();
   EXPECT_THAT(open, IsError(absl::StatusCode::kFailedPrecondition, HasSubstr("0710")));
   EXPECT_THAT(std::string(open.message()), HasSubstr("chmod 700 '" + home.directory() + "'"));
 }
 
-TEST(EmbeddedDirectory, IsRefusedIfAnotherUserOwnsIt) {
-  const EmbeddedHome home;
+TEST_F(EmbeddedDirectory, IsRefusedIfAnotherUserOwnsIt) {
   std::string theirs = "/";  // it belongs to root
   if (geteuid() == 0) {
     theirs = home.Aside("theirs");
     ASSERT_EQ(mkdir(theirs.c_str(), 0700), 0);
     ASSERT_EQ(chown(theirs.c_str(), 12345, 0), 0);
   }
-  const absl::Status status = EmbeddedDirectory(theirs).status();
+  const absl::Status status = redis::EmbeddedDirectory(theirs).status();
   EXPECT_THAT(status, IsError(absl::StatusCode::kPermissionDenied,
                               HasSubstr(absl::StrCat("not to user ", geteuid()))));
 }
 
-TEST(EmbeddedDirectory, IsRefusedIfSymbolicLinkOrFile) {
-  const EmbeddedHome home;
+TEST_F(EmbeddedDirectory, IsRefusedIfSymbolicLinkOrFile) {
   ASSERT_EQ(mkdir(home.Aside("target").c_str(), 0700), 0);
   ASSERT_EQ(symlink(home.Aside("target").c_str(), home.directory().c_str()), 0);
   for (const char* ending : {"", "/", "/.", "//./"}) {
-    const absl::Status status = EmbeddedDirectory(home.directory() + ending).status();
+    const absl::Status status = redis::EmbeddedDirectory(home.directory() + ending).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << ending;
     EXPECT_THAT(std::string(status.message()), HasSubstr("a symbolic link")) << ending;
   }
   WriteScript(home.Aside("file"), "");
-  EXPECT_EQ(EmbeddedDirectory(home.Aside("file")).status().code(),
+  EXPECT_EQ(redis::EmbeddedDirectory(home.Aside("file")).status().code(),
             absl::StatusCode::kFailedPrecondition);
 }
 
-TEST(EmbeddedDirectory, IsRefusedIfPathIsNotFitForSocket) {
-  const EmbeddedHome home;
+TEST_F(EmbeddedDirectory, IsRefusedIfPathIsNotFitForSocket) {
   const auto refusal = [](const std::string& directory) {
-    const absl::Status status = EmbeddedDirectory(directory).status();
+    const absl::Status status = redis::EmbeddedDirectory(directory).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
     return std::string(status.message());
   };
   const size_t longest = 107 - std::string("/redis.sock").size();
   const std::string longest_name(longest - home.Aside("").size(), 'x');
-  EXPECT_TRUE(EmbeddedDirectory(home.Aside(longest_name)).ok());
+  EXPECT_TRUE(redis::EmbeddedDirectory(home.Aside(longest_name)).ok());
   EXPECT_THAT(refusal(home.Aside(longest_name + "x")),
               HasSubstr("108 bytes, and 107 is the maximum"));
   EXPECT_THAT(refusal("somewhere"), HasSubstr("absolute"));
   EXPECT_THAT(refusal(std::string("/tmp/a\0b", 8)), HasSubstr("absolute"));
 }
 
-TEST(EmbeddedDirectory, IsRefusedIfParentIsMissing) {
-  const EmbeddedHome home;
-  const absl::Status status = EmbeddedDirectory(home.Aside("none/home")).status();
+TEST_F(EmbeddedDirectory, IsRefusedIfParentIsMissing) {
+  const absl::Status status = redis::EmbeddedDirectory(home.Aside("none/home")).status();
   EXPECT_THAT(status, IsError(absl::StatusCode::kFailedPrecondition, HasSubstr("does not exist")));
 }
 
@@ -324,8 +308,7 @@ void AwaitChecks(support::RawConnection& connection, int checks) {
       << "the keeper does not check";
 }
 
-TEST(Keeper, StopsUnusedServerAndEnds) {
-  const EmbeddedHome home;
+TEST_F(Keeper, StopsUnusedServerAndEnds) {
   ASSERT_TRUE(home.Ensure(absl::Seconds(1)).ok());
   const base::Instant begin = base::Now();
   EXPECT_TRUE(home.ProcessesEnd());
@@ -333,14 +316,13 @@ TEST(Keeper, StopsUnusedServerAndEnds) {
   EXPECT_THAT(Files(home.directory()), ElementsAre("alive", "kept.rdb", "lock", "log"));
 }
 
-TEST(Keeper, KeepsServerWhileClientIsConnected) {
-  const EmbeddedHome home;
+TEST_F(Keeper, KeepsServerWhileClientIsConnected) {
   auto connection = home.Connect(absl::Milliseconds(200));
   AwaitChecks(connection, 6);  // two are enough to stop an unused one
   EXPECT_EQ(connection.Command({"PING"}).text, "PONG");
 }
 
-TEST(Keeper, KeepsServerUntilLeaseOfDeadClientEnds) {
+TEST_F(Keeper, KeepsServerUntilLeaseOfDeadClientEnds) {
   using Commands = std::vector<std::vector<std::string>>;
   const std::string permits = "redlatch:2:{slots}:semaphore.permits";
   for (const Commands& taken : {Commands{{"SELECT", "3"},
@@ -359,15 +341,13 @@ TEST(Keeper, KeepsServerUntilLeaseOfDeadClientEnds) {
   }
 }
 
-TEST(Keeper, StopsServerWithOnlyOldDescription) {
-  const EmbeddedHome home;
+TEST_F(Keeper, StopsServerWithOnlyOldDescription) {
   home.Connect(absl::Milliseconds(100))
       .Command({"SET", "redlatch:client:" + std::string(32, 'a'), "{}", "PX", "3600000"});
   EXPECT_TRUE(home.ProcessesEnd());
 }
 
-TEST(Keeper, NextServerLoadsSavedDataOnce) {
-  const EmbeddedHome home;
+TEST_F(Keeper, NextServerLoadsSavedDataOnce) {
   home.Connect(absl::Milliseconds(100))
       .Command({"SET", "redlatch:2:{job}:fence", "7", "PX", "60000"});
   ASSERT_TRUE(home.ProcessesEnd());
@@ -381,8 +361,7 @@ TEST(Keeper, NextServerLoadsSavedDataOnce) {
   EXPECT_TRUE(third.Command({"GET", "redlatch:2:{job}:fence"}).is_nil());
 }
 
-TEST(Keeper, NextServerLoadsUnusedSemaphoresAndLatches) {
-  const EmbeddedHome home;
+TEST_F(Keeper, NextServerLoadsUnusedSemaphoresAndLatches) {
   {
     auto connection = home.Connect(absl::Milliseconds(100));
     connection.Command({"HSET", "slots", "kind", "semaphore/2", "capacity", "8"});
@@ -396,8 +375,7 @@ TEST(Keeper, NextServerLoadsUnusedSemaphoresAndLatches) {
   EXPECT_EQ(next.Command({"HGET", "redlatch:2:{done}:latch.counted", "me"}).text, "1");
 }
 
-TEST(Keeper, LosesNothingOfClientBetweenCheckAndStop) {
-  const EmbeddedHome home;
+TEST_F(Keeper, LosesNothingOfClientBetweenCheckAndStop) {
   // A redis-cli that waits at a FIFO once the keeper has decided to stop the server.
   const ServerPrograms programs = *FindServerPrograms();
   const std::string told = home.Aside("told"), gate = home.Aside("gate");
@@ -431,8 +409,7 @@ TEST(Keeper, LosesNothingOfClientBetweenCheckAndStop) {
   EXPECT_LT(left, 20000);
 }
 
-TEST(Keeper, KeepsItsFilesYoung) {
-  const EmbeddedHome home;
+TEST_F(Keeper, KeepsItsFilesYoung) {
   auto connection = home.Connect(absl::Milliseconds(40));
   const timespec old[2] = {};
   for (const char* name : {"alive", "lock"}) {
@@ -446,15 +423,13 @@ TEST(Keeper, KeepsItsFilesYoung) {
   }
 }
 
-TEST(Keeper, EndsWithItsServer) {
-  const EmbeddedHome home;
+TEST_F(Keeper, EndsWithItsServer) {
   auto connection = home.Connect();
   Kill(ServerPid(connection));
   EXPECT_TRUE(home.ProcessesEnd());  // far sooner than its next check
 }
 
-TEST(Keeper, IsNotNeededToServe) {
-  const EmbeddedHome home;
+TEST_F(Keeper, IsNotNeededToServe) {
   auto connection = home.Connect(absl::Milliseconds(100));
   const pid_t server = ServerPid(connection);
   for (const EmbeddedHome::Process& process : home.Processes()) {
@@ -465,8 +440,7 @@ TEST(Keeper, IsNotNeededToServe) {
   EXPECT_EQ(ServerPid(another), server);
 }
 
-TEST(Keeper, ServesOnWithoutRedisCli) {
-  const EmbeddedHome home;
+TEST_F(Keeper, ServesOnWithoutRedisCli) {
   WriteScript(home.Aside("server"), "exec " + FindServerPrograms()->server + " \"$@\"\n");
   const ScopedEnvironment server("REDLATCH_REDIS_SERVER", home.Aside("server").c_str());
   const ScopedEnvironment no_client("PATH", home.Aside("").c_str());
@@ -475,8 +449,7 @@ TEST(Keeper, ServesOnWithoutRedisCli) {
   EXPECT_THAT(TextOf(home.Path("log")), HasSubstr("does not stop by itself"));
 }
 
-TEST(Keeper, KillsServerIfItsSocketIsGone) {
-  const EmbeddedHome home;
+TEST_F(Keeper, KillsServerIfItsSocketIsGone) {
   auto connection = home.Connect(absl::Milliseconds(200));
   AwaitChecks(connection, 1);
   const pid_t lost = ServerPid(connection);
@@ -486,8 +459,7 @@ TEST(Keeper, KillsServerIfItsSocketIsGone) {
   EXPECT_EQ(connection.Command({"PING"}).type, Reply::Type::kError);
 }
 
-TEST(Keeper, KillsOnlyTheServerOfReplacedDirectory) {
-  const EmbeddedHome home;
+TEST_F(Keeper, KillsOnlyTheServerOfReplacedDirectory) {
   auto connection = home.Connect(absl::Milliseconds(200));
   AwaitChecks(connection, 1);
   const ProcessEnd end(ServerPid(connection));
@@ -499,27 +471,23 @@ TEST(Keeper, KillsOnlyTheServerOfReplacedDirectory) {
   EXPECT_EQ(ServerPid(third), ServerPid(another));
 }
 
-TEST(Keeper, AnyProcessMayBeKilledAtAnyMoment) {
-  const EmbeddedHome home;
+TEST_F(Keeper, AnyProcessMayBeKilledAtAnyMoment) {
   std::atomic<bool> over = false;
   std::atomic<int> served = 0;
-  std::vector<std::thread> clients;
-  clients.reserve(3);
-  for (int i = 0; i < 3; ++i) {
-    clients.emplace_back([&] {
-      while (!over) {
-        const absl::StatusOr<std::string> socket = home.Ensure(absl::Milliseconds(40));
-        // A server that is killed twice in a row while starting is the only allowed failure.
-        if (!socket.ok()) {
-          EXPECT_THAT(std::string(socket.status().message()), HasSubstr("while starting"));
-          continue;
-        }
-        auto connection = support::RawConnection::ToSocket(*socket);
-        if (connection.Command({"PING"}).text == "PONG") ++served;
-        absl::SleepFor(base::Jittered(absl::Milliseconds(60)));
+  Crew clients;
+  clients.Start(3, [&](int) {
+    while (!over) {
+      const absl::StatusOr<std::string> socket = home.Ensure(absl::Milliseconds(40));
+      // A server that is killed twice in a row while starting is the only allowed failure.
+      if (!socket.ok()) {
+        EXPECT_THAT(std::string(socket.status().message()), HasSubstr("while starting"));
+        continue;
       }
-    });
-  }
+      auto connection = support::RawConnection::ToSocket(*socket);
+      if (connection.Command({"PING"}).text == "PONG") ++served;
+      absl::SleepFor(base::Jittered(absl::Milliseconds(60)));
+    }
+  });
   const base::Instant end = base::Now() + absl::Seconds(3);
   while (base::Now() < end) {
     EXPECT_LE(home.Servers().size(), 1u);
@@ -530,7 +498,7 @@ TEST(Keeper, AnyProcessMayBeKilledAtAnyMoment) {
     absl::SleepFor(base::Jittered(absl::Milliseconds(30)));
   }
   over = true;
-  for (std::thread& client : clients) client.join();
+  clients.Join();
   EXPECT_GT(served, 10);
   auto connection = home.Connect();
   EXPECT_EQ(connection.Command({"PING"}).text, "PONG");

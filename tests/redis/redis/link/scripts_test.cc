@@ -34,8 +34,7 @@ class OwnScript {
   const LuaScript source_{.name = "test/script", .body = body_, .sha1 = sha1_};
 };
 
-class ScriptsFixture : public ::testing::Test {
- protected:
+struct ScriptsFixture : ::testing::Test {
   static constexpr absl::Duration kAmpleTime = absl::Seconds(10);
   static constexpr std::string_view kCounter[] = {"counter"};
   static constexpr char kCount[] = "return redis.call('INCR', KEYS[1])";
@@ -147,11 +146,10 @@ constexpr bool kMemoryIsOurs = false;  // a sanitizer keeps what was freed
 constexpr bool kMemoryIsOurs = true;
 #endif
 
-class ClientKill : public support::SubscriberTestFixture {
- protected:
+struct ClientKill : support::SubscriberTestFixture {
   // Each caller runs a script that counts, and gets its own argument back.
-  void CallUntilStopped(int caller) {
-    for (int64_t i = 0; !stop_; ++i) {
+  void CallUntilStopped(const std::stop_token& stop, int caller) {
+    for (int64_t i = 0; !stop.stop_requested(); ++i) {
       const std::string mine = absl::StrCat(caller, ":", i);
       const std::string_view args[] = {mine};
       const absl::StatusOr<Reply> reply = scripts_.Run(count_.Call(kKeys, args), In(kTimeout));
@@ -186,7 +184,6 @@ class ClientKill : public support::SubscriberTestFixture {
   ScriptServer known_{&connection_};
   const ScriptRunner scripts_{known_};
   const OwnScript count_{*server_, "redis.call('INCR', KEYS[1]); return ARGV[1]"};
-  std::atomic<bool> stop_{false};
   std::atomic<int64_t> answered_{0};
   std::atomic<int64_t> unknown_{0};
 };
@@ -196,10 +193,9 @@ TEST_F(ClientKill, UnderLoadLosesNoCallerAndNoMemory) {
   for (int i = 0; i < kChannels; ++i) {
     ASSERT_TRUE(subscriber->Subscribe(std::to_string(i), Soon()).ok());
   }
-  std::vector<std::thread> callers;
-  callers.reserve(kCallers);
+  std::vector<std::jthread> callers;
   for (int i = 0; i < kCallers; ++i) {
-    callers.emplace_back([this, i] { CallUntilStopped(i); });
+    callers.emplace_back(std::bind_front(&ClientKill::CallUntilStopped, this), i);
   }
   const int rounds = support::Scaled(100);
   for (int i = 0; i < rounds / 10 + 1 && !HasFatalFailure(); ++i) KillAndAwaitRecovery();  // warm
@@ -217,8 +213,7 @@ TEST_F(ClientKill, UnderLoadLosesNoCallerAndNoMemory) {
   EXPECT_EQ(support::ThreadCount(), threads);
   EXPECT_TRUE(!kMemoryIsOurs || growth < int64_t{1} << 20) << growth;
   EXPECT_EQ(connection_.stats().breaks - breaks, rounds);
-  stop_ = true;
-  for (std::thread& caller : callers) caller.join();
+  callers.clear();
   // Every script that was answered ran once. The others ran only if their outcome is unknown.
   const int64_t executed = server_->Integer({"INCRBY", "counter", "0"});
   EXPECT_GE(executed, answered_);

@@ -59,17 +59,8 @@ inline absl::Status Post(
   return status;
 }
 
-// Runs `body(i)` in `threads` threads; returns when all have ended.
-inline void InThreads(int threads, const std::function<void(int)>& body) {
-  std::vector<std::thread> running;
-  running.reserve(threads);
-  for (int i = 0; i < threads; ++i) running.emplace_back(body, i);
-  for (std::thread& thread : running) thread.join();
-}
-
 // A server, a proxy before it, and connections to either.
-class ConnectionFixture : public ::testing::Test {
- protected:
+struct ConnectionFixture : ::testing::Test {
   std::unique_ptr<SharedConnection> Direct(SharedConnectionOptions options = {}) {
     return std::make_unique<SharedConnection>(UrlOf(server_->url()), std::move(options));
   }

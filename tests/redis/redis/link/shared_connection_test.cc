@@ -7,7 +7,6 @@
 
 #include "absl/types/span.h"
 #include "src/redis/transport/transport.h"
-#include "src/redis/wire/codec.h"
 #include "tests/redis/redis/link/shared_connection_fixture.h"
 
 namespace redlatch::redis {
@@ -74,7 +73,7 @@ TEST_F(SharedConnectionTest, BatchesAreNotInterleaved) {
   constexpr int kThreads = 8;
   constexpr int kRounds = 200;
   const auto connection = Direct();
-  InThreads(kThreads, [&](int thread) {
+  Crew().Start(kThreads, [&](int thread) {
     const std::string mine = std::to_string(thread);
     std::vector<Command> commands;
     commands.push_back({"SET", "shared", mine});
@@ -97,7 +96,7 @@ TEST_F(SharedConnectionTest, BigValuesTravelBothWaysOverSlowLink) {
   for (const Direction direction : {Direction::kToServer, Direction::kToClient}) {
     proxy_.Delay(direction, absl::Milliseconds(2));
   }
-  InThreads(3, [&](int thread) {
+  Crew().Start(3, [&](int thread) {
     if (thread > 0) {
       for (int i = 0; i < 20; ++i) {
         const std::string unique = absl::StrCat(thread, ":", i);
@@ -112,8 +111,7 @@ TEST_F(SharedConnectionTest, BigValuesTravelBothWaysOverSlowLink) {
 }
 
 // The kernel takes no more until Heal().
-class SharedConnectionBacklogTest : public SharedConnectionTest {
- protected:
+struct SharedConnectionBacklogTest : SharedConnectionTest {
   void SetUp() override {
     hooks_.write = [this](Transport& real, std::string_view bytes) {
       return blocked_ ? IoResult{.kind = IoResult::Kind::kWantWrite} : real.Write(bytes);
@@ -173,8 +171,7 @@ TEST_F(SharedConnectionBacklogTest, RefusesCommandsIfBacklogIsFull) {
 
 // Commands whose reply goes to a function.
 
-class SharedConnectionDoneTest : public ConnectionFixture {
- protected:
+struct SharedConnectionDoneTest : ConnectionFixture {
   // Keeps the answers in the order in which they came.
   std::function<void(absl::StatusOr<Reply>)> Keep() {
     return [this](absl::StatusOr<Reply> answer) { answers_.push_back(std::move(answer)); };
@@ -289,11 +286,10 @@ using SharedConnectionReconnectTest = ConnectionFixture;
 TEST_F(SharedConnectionReconnectTest, RetriesSoonIfPacketIsLost) {
   const auto connection = Proxied();
   proxy_.SetArrival(Arrival::kHang);
-  std::thread call(
+  std::jthread call(
       [&] { EXPECT_EQ(Echo(*connection, "soon", In(absl::Milliseconds(950))), "soon"); });
   absl::SleepFor(absl::Milliseconds(50));
   proxy_.Heal();
-  call.join();
 }
 
 TEST_F(SharedConnectionReconnectTest, RefusalKeepsItsCode) {
@@ -345,8 +341,7 @@ TEST_F(SharedConnectionReconnectTest, RecoversFromNoDescriptors) {
 
 constexpr int kCalls = 1000;
 
-class SharedConnectionCostTest : public ConnectionFixture {
- protected:
+struct SharedConnectionCostTest : ConnectionFixture {
   std::unique_ptr<SharedConnection> Counted(absl::Duration spin) {
     SharedConnectionOptions options;
     options.spin = spin;
@@ -416,15 +411,13 @@ using support::LinePipe;
 
 constexpr absl::Duration kChildsTime = absl::Seconds(10);
 
-class SharedConnectionForkTest : public ConnectionFixture {
- protected:
+struct SharedConnectionForkTest : ConnectionFixture {
   std::unique_ptr<SharedConnection> connection_ = Connected(Direct());
 };
 
 // A child that lives on holds a copy of the descriptor: closing ours alone would not end the
 // connection, and bytes that the kernel still has would arrive.
-class ChildLivesOnTest : public SharedConnectionForkTest {
- protected:
+struct ChildLivesOnTest : SharedConnectionForkTest {
   // Forks a child that waits for its parent's end.
   std::unique_ptr<Child> Fork() {
     return Child::Fork([](LinePipe& parent) {

@@ -170,7 +170,7 @@ TEST_F(StrictConnectorTest, EachThreadGetsItsOwnReplies) {
     for (const size_t most_bytes : {0, 200'000}) {
       StrictCounts counts;
       const auto connection = Connected(Direct({.spin = spin, .open = Strict(counts)}));
-      InThreads(kThreads, [&](int thread) {
+      Crew().Start(kThreads, [&](int thread) {
         for (int i = 0; i < kCalls; ++i) {
           const std::string mine =
               absl::StrCat(thread, ":", i, std::string(i * most_bytes / kCalls, 'x'));
@@ -201,11 +201,10 @@ TEST_F(StrictSubscriberTest, MessagesArriveWhileWaitersRead) {
   };
   const auto subscriber = std::make_unique<Subscriber>(*ParseUrl(server_->url()), options);
   ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
-  std::atomic<bool> stop{false};
-  std::vector<std::thread> others;
+  std::vector<std::jthread> others;
   for (const char* channel : {"d", "e"}) {
-    others.emplace_back([&, channel] {
-      while (!stop) {
+    others.emplace_back([&, channel](const std::stop_token& stop) {
+      while (!stop.stop_requested()) {
         EXPECT_TRUE(subscriber->Subscribe(channel, Soon()).ok());
         subscriber->Ping();
         EXPECT_TRUE(subscriber->Unsubscribe(channel, Soon()).ok());
@@ -217,8 +216,7 @@ TEST_F(StrictSubscriberTest, MessagesArriveWhileWaitersRead) {
     EXPECT_EQ(Publish("c", std::to_string(i)), 1);
     EXPECT_EQ(subscriber->Await(parker, Soon()), kReceived);
   }
-  stop = true;
-  for (std::thread& each : others) each.join();
+  others.clear();
   EXPECT_EQ(subscriber->stats().breaks, 0);
   ExpectPutToTheTest(counts);
 }

@@ -78,8 +78,7 @@ TEST_F(SubscriberTest, SlowReaderIsDroppedAndReconnects) {
 
 // A subscriber may be destroyed at any moment when no call of it is in progress.
 
-class SubscriberEnd : public support::SubscriberTestFixture {
- protected:
+struct SubscriberEnd : support::SubscriberTestFixture {
   const std::string clients_ = server_->Info("connected_clients");  // connects the fixture
   const int threads_ = support::ThreadCount();
   const int descriptors_ = support::OpenDescriptors();
@@ -124,8 +123,7 @@ TEST_F(SubscriberEnd, LeaksNothingAtAnyMoment) {
 
 constexpr absl::StatusCode kDenied = absl::StatusCode::kPermissionDenied;
 
-class SubscriberRefusal : public support::SubscriberTestFixture {
- protected:
+struct SubscriberRefusal : support::SubscriberTestFixture {
   SubscriberRefusal()
       : SubscriberTestFixture(
             {.acl = {"user app on >secret ~* resetchannels &ok* -@all +info +ping +subscribe "
@@ -141,9 +139,9 @@ class SubscriberRefusal : public support::SubscriberTestFixture {
 
 TEST_F(SubscriberRefusal, DeniedChannelFailsAtOnceAndAlone) {
   const auto subscriber = Make(AppUrl());
-  std::vector<std::thread> threads;
+  Crew threads;
   for (const char* channel : {"ok-1", "denied", "ok-2", "denied", "ok-3"}) {
-    threads.emplace_back([&, channel] {
+    threads.Start([&, channel] {
       const base::Instant begun = base::Now();
       const absl::Status subscribed = subscriber->Subscribe(channel, Soon());
       EXPECT_LT(base::Now() - begun, kAmpleTime / 2);
@@ -156,7 +154,7 @@ TEST_F(SubscriberRefusal, DeniedChannelFailsAtOnceAndAlone) {
       }
     });
   }
-  for (std::thread& thread : threads) thread.join();
+  threads.Join();
   EXPECT_TRUE(subscriber->live());
   EXPECT_EQ(subscriber->stats().breaks, 0);
   EXPECT_EQ(Publish("ok-1", "m"), 1);
@@ -192,8 +190,7 @@ using support::FakeServer;
 
 constexpr char kMessage[] = "*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nm\r\n";
 
-class SubscriberNonsense : public ::testing::TestWithParam<std::string> {
- protected:
+struct SubscriberNonsense : ::testing::TestWithParam<std::string> {
   static constexpr absl::Duration kAmpleTime = absl::Seconds(10);
   static base::Instant Soon() { return base::Now() + kAmpleTime; }
 
@@ -268,8 +265,7 @@ INSTANTIATE_TEST_SUITE_P(ToldUnasked, SubscriberLeaves, ::testing::Bool());
 
 // One thread that listens for several subscribers.
 
-class SubscriberThreadTest : public support::SubscriberTestFixture {
- protected:
+struct SubscriberThreadTest : support::SubscriberTestFixture {
   std::unique_ptr<Subscriber> MakeOneOfSeveral(const std::string& url) {
     return Make(url, {.thread = thread_});
   }
@@ -314,7 +310,7 @@ TEST_F(SubscriberFork, ChildsDestructorDoesNotHang) {
   auto subscriber = Make(proxy.url());
   ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
   proxy.Hold(Direction::kToServer);
-  std::thread waiter([&] { EXPECT_TRUE(subscriber->Subscribe("d", Soon()).ok()); });
+  std::jthread waiter([&] { EXPECT_TRUE(subscriber->Subscribe("d", Soon()).ok()); });
   // The request was taken under the lock, so the waiting thread has released the lock.
   EXPECT_TRUE(proxy.Await([](const support::ProxyStats& its) { return its.bytes_waiting > 0; }));
   const int code = support::CodeOfFork([&] {
@@ -323,7 +319,6 @@ TEST_F(SubscriberFork, ChildsDestructorDoesNotHang) {
   });
   EXPECT_EQ(code, 0);
   proxy.Heal();
-  waiter.join();
 }
 
 // A sanitizer's forked children must start no threads.
@@ -355,9 +350,8 @@ constexpr uint32_t kReceived = 1;
 
 // One subscriber, or several that share a thread. They set `parker_` for each message, and count
 // those that the test's own thread read.
-class SubscriberReaderTest : public support::SubscriberTestFixture,
-                             public ::testing::WithParamInterface<int> {
- protected:
+struct SubscriberReaderTest : support::SubscriberTestFixture,
+                              public ::testing::WithParamInterface<int> {
   void SetUp() override {
     const auto thread = std::make_shared<SubscriberThread>();
     for (int i = 0; i < GetParam(); ++i) {

@@ -11,8 +11,7 @@
 namespace redlatch::redis {
 namespace {
 
-class TlsTest : public ::testing::Test {
- protected:
+struct TlsTest : ::testing::Test {
   using Authority = support::Authority;
   using RedisServer = support::RedisServer;
 
@@ -45,8 +44,7 @@ class TlsTest : public ::testing::Test {
 
 // TLS under shared connections and subscribers.
 
-class TlsTransportTest : public TlsTest {
- protected:
+struct TlsTransportTest : TlsTest {
   std::unique_ptr<SharedConnection> To(const std::string& url,
                                        SharedConnectionOptions options = {}) {
     auto connection = std::make_unique<SharedConnection>(UrlOf(url), std::move(options));
@@ -98,7 +96,7 @@ TEST_F(TlsTransportTest, ReconnectsWithoutMixingUpReplies) {
     stop = true;
   });
   std::atomic<int> answered{0};
-  InThreads(4, [&](int thread) {
+  Crew().Start(4, [&](int thread) {
     for (int i = 0; !stop; ++i) {
       const std::string mine = absl::StrCat(thread, ":", i);
       const auto reply = connection->Call({"ECHO", mine}, In(kAmpleTime));
@@ -186,8 +184,7 @@ TEST_F(TlsTransportTest, ForkedChildMayDeleteConnection) {
 
 // Messages say what is wrong with certificates and protocols, and how to fix it.
 
-class TlsRefusalTest : public TlsTest {
- protected:
+struct TlsRefusalTest : TlsTest {
   std::string Good() { return authority_.Certify(); }
 };
 
@@ -340,7 +337,7 @@ TEST_F(TlsRefusalTest, ServerThatAnswersInPlainText) {
   auto* const generic = reinterpret_cast<sockaddr*>(&address);
   ASSERT_TRUE(bind(listener.get(), generic, size) == 0 && listen(listener.get(), 1) == 0 &&
               getsockname(listener.get(), generic, &size) == 0);
-  std::thread server([&] {
+  std::jthread server([&] {
     const base::UniqueFd client(accept(listener.get(), nullptr, nullptr));
     constexpr std::string_view kAnswer = "-ERR I do not understand\r\n";
     EXPECT_EQ(write(client.get(), kAnswer.data(), kAnswer.size()), ssize_t(kAnswer.size()));
@@ -350,7 +347,6 @@ TEST_F(TlsRefusalTest, ServerThatAnswersInPlainText) {
   });
   EXPECT_THAT(WhyNot(UrlAt("127.0.0.1", ntohs(address.sin_port))),
               AllOf(HasSubstr("it does not speak TLS there"), HasSubstr("redis://")));
-  server.join();
 }
 
 TEST_F(TlsRefusalTest, PlainClientAtTlsPort) {
