@@ -3,8 +3,7 @@
 namespace redlatch {
 namespace {
 
-class RedissonLatch : public RedissonTest {
- protected:
+struct RedissonLatch : RedissonTest {
   std::string JavaCount() { return java().Do("1", "latch.getCount", "import"); }
 };
 

@@ -5,8 +5,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-class RedissonFairLock : public RedissonTest {
- protected:
+struct RedissonFairLock : RedissonTest {
   // One more waiter of each language, one after the other, in the queue. Each C++ waiter has its
   // own client, because the threads of a client share its place.
   void Queue(int64_t& waiters) {
@@ -14,8 +13,7 @@ class RedissonFairLock : public RedissonTest {
     ASSERT_TRUE(AwaitWaiters(server(), "fair", "orders", ++waiters));
     ours_.push_back(InThread([this] {
       const Client own = Connect(server().url());
-      redisson::FairLock lock(own, "orders");
-      absl::StatusOr<Lease> lease = lock.Acquire({.wait = kLong});
+      absl::StatusOr<Lease> lease = redisson::FairLock(own, "orders").Acquire({.wait = kLong});
       const Clock::time_point had = Clock::now();
       EXPECT_TRUE(lease.ok()) << lease.status();
       if (!lease.ok()) return had;

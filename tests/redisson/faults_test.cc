@@ -104,10 +104,9 @@ INSTANTIATE_TEST_SUITE_P(Only, RedissonLostReplies, ::testing::Values(LockKind{"
                          [](const auto& its) { return std::string(its.param.java); });
 
 TEST_P(RedissonLostReplies, RepeatedReadCountsOnce) {
-  redisson::ReadWriteLock lock(unlucky(), "prices");
   ASSERT_EQ(java().Do("1", "lock", "read", "prices"), "");
   proxy().DropReplies(1);
-  auto reads = Must(lock.AcquireRead({.wait = kLong}));
+  auto reads = Must(redisson::ReadWriteLock(unlucky(), "prices").AcquireRead({.wait = kLong}));
   proxy().DropReplies(1);
   EXPECT_TRUE(ReleaseForSure(reads).ok());
   EXPECT_EQ(java().Do("2", "tryLock", "write", "prices", 0, -1), "false");
@@ -135,9 +134,8 @@ TEST_P(RedissonLostReplies, RepeatedPermitCountsOnce) {
 
 TEST_P(RedissonLostReplies, RepeatedCountCountsOnce) {
   ASSERT_EQ(java().Do("1", "latch.trySetCount", "import", 3), "true");
-  redisson::CountDownLatch latch(unlucky(), "import");
   proxy().DropReplies(1);
-  EXPECT_TRUE(latch.CountDown().ok());
+  EXPECT_TRUE(redisson::CountDownLatch(unlucky(), "import").CountDown().ok());
   EXPECT_GT(proxy().stats().bytes_dropped, 0);
   EXPECT_EQ(java().Do("1", "latch.getCount", "import"), "2");
 }

@@ -163,7 +163,6 @@ TEST_P(RedissonLock, GivenUpWaitLeavesNothing) {
 class RedissonFencedLock : public RedissonTest {};
 
 TEST_F(RedissonFencedLock, TokensGrowAcrossLanguages) {
-  redisson::FencedLock lock(client(), "orders");
   uint64_t last = 0;
   for (int round = 0; round < 3; ++round) {
     const std::string javas = java().Do("1", "lockAndGetToken", "fenced", "orders");
@@ -171,7 +170,7 @@ TEST_F(RedissonFencedLock, TokensGrowAcrossLanguages) {
     ASSERT_TRUE(absl::SimpleAtoi(javas, &token)) << javas;
     EXPECT_GT(token, last);
     EXPECT_EQ(java().Do("1", "unlock", "fenced", "orders"), "");
-    auto lease = Must(lock.Acquire({.wait = kLong}));
+    auto lease = Must(redisson::FencedLock(client(), "orders").Acquire({.wait = kLong}));
     EXPECT_GT(lease.fencing_token().value(), token);
     last = lease.fencing_token().value();
     EXPECT_EQ(java().Do("1", "getToken", "fenced", "orders"), absl::StrCat(last));

@@ -53,12 +53,11 @@ TEST_F(RedissonReadWriteLock, ReadersOfBothLanguagesShare) {
 }
 
 TEST_F(RedissonReadWriteLock, WriterExcludesReaders) {
-  redisson::ReadWriteLock lock(client(), "prices");
   ASSERT_EQ(Java("lock", "write"), "");
   EXPECT_FALSE(CppCan("read"));
   EXPECT_FALSE(CppCan("write"));
   EXPECT_EQ(Java("unlock", "write"), "");
-  auto writes = Must(lock.AcquireWrite());
+  auto writes = Must(redisson::ReadWriteLock(client(), "prices").AcquireWrite());
   EXPECT_FALSE(JavaCan("read"));
   EXPECT_FALSE(JavaCan("write"));
 }

@@ -133,8 +133,7 @@ class RedissonTest : public ::testing::Test {
 };
 
 // The same for each kind of lock that excludes all others.
-class RedissonKindTest : public RedissonTest, public ::testing::WithParamInterface<LockKind> {
- protected:
+struct RedissonKindTest : RedissonTest, ::testing::WithParamInterface<LockKind> {
   std::unique_ptr<RedisLockBase> MakeLock(LockOptions options = {},
                                           const std::string& name = "orders") {
     return GetParam().make(client(), name, std::move(options));

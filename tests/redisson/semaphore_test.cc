@@ -3,8 +3,7 @@
 namespace redlatch {
 namespace {
 
-class RedissonSemaphore : public RedissonTest {
- protected:
+struct RedissonSemaphore : RedissonTest {
   void Start() override {
     RedissonTest::Start();
     ASSERT_EQ(java().Do("1", "semaphore.trySetPermits", "slots", 3), "true");
@@ -34,8 +33,7 @@ TEST_F(RedissonSemaphore, IsSetOnceByEitherLanguage) {
   EXPECT_EQ(java().Do("1", "semaphore.addPermits", "slots", -4), "");
   EXPECT_EQ(slots.AvailablePermits().value_or(-1), 1);
 
-  redisson::Semaphore others(client(), "others");
-  EXPECT_TRUE(Must(others.TrySetPermits(8)));
+  EXPECT_TRUE(Must(redisson::Semaphore(client(), "others").TrySetPermits(8)));
   EXPECT_EQ(java().Do("1", "semaphore.trySetPermits", "others", 2), "false");
   EXPECT_EQ(java().Do("1", "semaphore.availablePermits", "others"), "8");
 }
@@ -94,8 +92,7 @@ TEST_F(RedissonSemaphore, KilledHolderGivesItsPermitBack) {
   const auto all = Must(redisson::Semaphore(client(), "slots").Acquire(3, {.wait = kLong}));
 }
 
-class RedissonPermitExpirableSemaphore : public RedissonTest {
- protected:
+struct RedissonPermitExpirableSemaphore : RedissonTest {
   void Start() override {
     RedissonTest::Start();
     ASSERT_EQ(java().Do("1", "expirable.trySetPermits", "slots", 2), "true");

@@ -4,8 +4,7 @@
 namespace redlatch {
 namespace {
 
-class RedissonServerGroup : public RedissonTest {
- protected:
+struct RedissonServerGroup : RedissonTest {
   void Start() override {}
 
   // Each side has each kind of lock once, while the other cannot get it.

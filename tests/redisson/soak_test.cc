@@ -304,10 +304,9 @@ class RedissonSoak : public RedissonTest, public ::testing::WithParamInterface<s
   }
   // A killed process has its holds no longer than until now.
   void EndHoldsOf(const std::string& path) {
-    const absl::StatusOr<history::History> history = history::ReadHistory({path});
-    ASSERT_TRUE(history.ok()) << history.status();
+    const history::History history = Must(history::ReadHistory({path}));
     std::set<absl::string_view> held;
-    for (const history::HistoryEvent& event : history->events) {
+    for (const history::HistoryEvent& event : history.events) {
       if (event.what == What::kOk) held.insert(event.call);
       if (event.what == What::kRelease || event.what == What::kLost) held.erase(event.call);
     }
@@ -350,11 +349,10 @@ class RedissonSoak : public RedissonTest, public ::testing::WithParamInterface<s
   void ExpectTrueHistory() {
     std::vector<std::string> files = {notes_path_};
     for (const Life& life : lives_) files.push_back(life.history);
-    const absl::StatusOr<history::History> history = history::ReadHistory(std::move(files));
-    ASSERT_TRUE(history.ok()) << history.status();
-    const history::HistoryChecker checker = history::Judge(*history);
+    const history::History history = Must(history::ReadHistory(std::move(files)));
+    const history::HistoryChecker checker = history::Judge(history);
     for (const history::Violation& violation : checker.violations()) {
-      ADD_FAILURE() << history::Words(violation, *history);
+      ADD_FAILURE() << history::Words(violation, history);
     }
   }
   void TearDown() override {
@@ -369,13 +367,12 @@ class RedissonSoak : public RedissonTest, public ::testing::WithParamInterface<s
     int64_t javas = 0;
     int64_t ours = 0;
     for (const Life& life : lives_) {
-      const absl::StatusOr<history::History> history = history::ReadHistory({life.history});
-      ASSERT_TRUE(history.ok()) << history.status();
-      for (const history::HistoryEvent& event : history->events) {
+      const history::History history = Must(history::ReadHistory({life.history}));
+      for (const history::HistoryEvent& event : history.events) {
         const bool counts = event.what == What::kOk && began_.nanos() < event.time;
         if (counts) ++(life.is_java ? javas : ours);
       }
-      LogLongWaits(life, *history);
+      LogLongWaits(life, history);
     }
     const auto smaller = static_cast<double>(std::min(javas, ours));
     const double share = 2 * smaller / static_cast<double>(javas + ours);

@@ -17,6 +17,7 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import org.redisson.Redisson;
+import org.redisson.api.RCountDownLatch;
 import org.redisson.api.RFencedLock;
 import org.redisson.api.RLock;
 import org.redisson.api.RPermitExpirableSemaphore;
@@ -38,13 +39,7 @@ public final class Peer {
   private final Map<String, Soaker> soakers = new ConcurrentHashMap<>();
 
   /** The arguments of one request. The first one names a client. */
-  private static final class Arguments {
-    private final String[] words;
-
-    Arguments(String[] words) {
-      this.words = words;
-    }
-
+  private record Arguments(String[] words) {
     String text(int index) {
       return words[3 + index];
     }
@@ -59,20 +54,14 @@ public final class Peer {
   }
 
   static RLock lock(RedissonClient client, String kind, String name) {
-    switch (kind) {
-      case "lock":
-        return client.getLock(name);
-      case "fair":
-        return client.getFairLock(name);
-      case "fenced":
-        return client.getFencedLock(name);
-      case "read":
-        return client.getReadWriteLock(name).readLock();
-      case "write":
-        return client.getReadWriteLock(name).writeLock();
-      default:
-        throw new IllegalArgumentException("no lock is called " + kind);
-    }
+    return switch (kind) {
+      case "lock" -> client.getLock(name);
+      case "fair" -> client.getFairLock(name);
+      case "fenced" -> client.getFencedLock(name);
+      case "read" -> client.getReadWriteLock(name).readLock();
+      case "write" -> client.getReadWriteLock(name).writeLock();
+      default -> throw new IllegalArgumentException("no lock is called " + kind);
+    };
   }
 
   // connect CLIENT URL WATCHDOG_MS FAIR_WAIT_MS SIZE: `small` starts few connections and threads;
@@ -97,11 +86,12 @@ public final class Peer {
     } else if (parts[0].equals("redis-sentinel")) {
       SentinelServersConfig sentinel = config.useSentinelServers().setMasterName(parts[2]);
       for (String address : parts[1].split(",")) {
-        sentinel.addSentinelAddress("redis://" + address);
-      }
-      sentinel.setCheckSentinelsList(false).setScanInterval(200);
-      several(sentinel, small);
-    } else {
+          sentinel.addSentinelAddress("redis://" + address);
+        }
+        sentinel.setCheckSentinelsList(false).setScanInterval(200);
+        several(sentinel, small);
+    }
+    else {
       ClusterServersConfig cluster = config.useClusterServers().setScanInterval(500);
       for (String address : parts[1].split(",")) {
         cluster.addNodeAddress("redis://" + address);
@@ -130,136 +120,105 @@ public final class Peer {
     }
   }
 
+  /** A call that returns nothing. */
+  private interface Action {
+    void run() throws Exception;
+  }
+
+  private static String done(Action action) throws Exception {
+    action.run();
+    return "";
+  }
+
+  private static Object unknown(String verb) {
+    throw new IllegalArgumentException("no verb is called " + verb);
+  }
+
   private Object execute(String verb, Arguments its) throws Exception {
-    switch (verb) {
-      case "connect":
-        return connect(its);
-      case "disconnect":
-        clients.remove(its.text(0)).shutdown(0, 2, TimeUnit.SECONDS);
-        return "";
-      case "state": // ... THREAD
-        return threads.get(its.text(1)).getState();
-      case "soak":
-        Soaker soaker = new Soaker(clients.get(its.text(0)), its.text(1), its.text(2), its.text(3));
-        soakers.put(its.text(0), soaker);
-        return soaker.run(its.number(4), its.millis(5), its.millis(6));
-      case "rest": // The soak of that client ends after its present hold.
-        soakers.remove(its.text(0)).finish();
-        return "";
-      default:
-        break;
-    }
     RedissonClient client = clients.get(its.text(0));
-    if (verb.startsWith("semaphore.")) {
-      return semaphore(client.getSemaphore(its.text(1)), verb, its);
-    }
-    if (verb.startsWith("expirable.")) {
-      return expirable(client.getPermitExpirableSemaphore(its.text(1)), verb, its);
-    }
-    if (verb.startsWith("latch.")) {
-      return latch(client, verb, its);
-    }
-    return mutex(client, verb, its);
+    return switch (verb.replaceFirst("\\..*", "")) {
+      case "connect" -> connect(its);
+      case "disconnect" ->
+          done(() -> clients.remove(its.text(0)).shutdown(0, 2, TimeUnit.SECONDS));
+      case "state" -> threads.get(its.text(1)).getState(); // ... THREAD
+      case "soak" -> {
+        Soaker soaker = new Soaker(client, its.text(1), its.text(2), its.text(3));
+        soakers.put(its.text(0), soaker);
+        yield soaker.run(its.number(4), its.millis(5), its.millis(6));
+      }
+      // The soak of that client ends after its present hold.
+      case "rest" -> done(() -> soakers.remove(its.text(0)).finish());
+      case "semaphore" -> semaphore(client.getSemaphore(its.text(1)), verb, its);
+      case "expirable" -> expirable(client.getPermitExpirableSemaphore(its.text(1)), verb, its);
+      case "latch" -> latch(client.getCountDownLatch(its.text(1)), verb, its);
+      default -> mutex(lock(client, its.text(1), its.text(2)), verb, its);
+    };
   }
 
   // VERB CLIENT KIND NAME ...
-  private static Object mutex(RedissonClient client, String verb, Arguments its) throws Exception {
-    RLock lock = lock(client, its.text(1), its.text(2));
-    switch (verb) {
-      case "lock":
-        lock.lock();
-        return "";
-      case "tryLock": // ... WAIT_MS LEASE_MS, which is -1 for the watchdog
-        return lock.tryLock(its.millis(3), its.millis(4), TimeUnit.MILLISECONDS);
-      case "unlock":
-        lock.unlock();
-        return "";
-      case "pass": // The time at which it had the lock is that of the reply's value.
+  private static Object mutex(RLock lock, String verb, Arguments its) throws Exception {
+    return switch (verb) {
+      case "lock" -> done(lock::lock);
+      // ... WAIT_MS LEASE_MS, which is -1 for the watchdog
+      case "tryLock" -> lock.tryLock(its.millis(3), its.millis(4), TimeUnit.MILLISECONDS);
+      case "unlock" -> done(lock::unlock);
+      case "pass" -> { // The time at which it had the lock is that of the reply's value.
         lock.lock();
         long had = System.nanoTime();
         lock.unlock();
-        return had;
-      case "forceUnlock":
-        return lock.forceUnlock();
-      case "holdCount":
-        return lock.getHoldCount();
-      case "isHeld":
-        return lock.isHeldByCurrentThread();
-      case "lockAndGetToken":
-        return ((RFencedLock) lock).lockAndGetToken();
-      case "getToken":
-        return ((RFencedLock) lock).getToken();
-      default:
-        throw new IllegalArgumentException("no verb is called " + verb);
-    }
+        yield had;
+      }
+      case "forceUnlock" -> lock.forceUnlock();
+      case "holdCount" -> lock.getHoldCount();
+      case "isHeld" -> lock.isHeldByCurrentThread();
+      case "lockAndGetToken" -> ((RFencedLock) lock).lockAndGetToken();
+      case "getToken" -> ((RFencedLock) lock).getToken();
+      default -> unknown(verb);
+    };
   }
 
   // VERB CLIENT NAME ...
   private static Object semaphore(RSemaphore semaphore, String verb, Arguments its)
       throws Exception {
-    switch (verb) {
-      case "semaphore.trySetPermits":
-        return semaphore.trySetPermits(its.number(2));
-      case "semaphore.addPermits":
-        semaphore.addPermits(its.number(2));
-        return "";
-      case "semaphore.acquire":
-        semaphore.acquire(its.number(2));
-        return "";
-      case "semaphore.tryAcquire": // ... PERMITS WAIT_MS
-        return semaphore.tryAcquire(its.number(2), Duration.ofMillis(its.millis(3)));
-      case "semaphore.release":
-        semaphore.release(its.number(2));
-        return "";
-      case "semaphore.availablePermits":
-        return semaphore.availablePermits();
-      default:
-        throw new IllegalArgumentException("no verb is called " + verb);
-    }
+    return switch (verb) {
+      case "semaphore.trySetPermits" -> semaphore.trySetPermits(its.number(2));
+      case "semaphore.addPermits" -> done(() -> semaphore.addPermits(its.number(2)));
+      case "semaphore.acquire" -> done(() -> semaphore.acquire(its.number(2)));
+      // ... PERMITS WAIT_MS
+      case "semaphore.tryAcquire" ->
+          semaphore.tryAcquire(its.number(2), Duration.ofMillis(its.millis(3)));
+      case "semaphore.release" -> done(() -> semaphore.release(its.number(2)));
+      case "semaphore.availablePermits" -> semaphore.availablePermits();
+      default -> unknown(verb);
+    };
   }
 
   private static Object expirable(RPermitExpirableSemaphore semaphore, String verb, Arguments its)
       throws Exception {
-    switch (verb) {
-      case "expirable.trySetPermits":
-        return semaphore.trySetPermits(its.number(2));
-      case "expirable.setPermits":
-        semaphore.setPermits(its.number(2));
-        return "";
-      case "expirable.acquire": // returns the permit's id
-        return semaphore.acquire();
-      case "expirable.tryAcquire": // ... WAIT_MS LEASE_MS; returns the permit's id, or "null"
-        return semaphore.tryAcquire(its.millis(2), its.millis(3), TimeUnit.MILLISECONDS);
-      case "expirable.tryRelease":
-        return semaphore.tryRelease(its.text(2));
-      case "expirable.availablePermits":
-        return semaphore.availablePermits();
-      case "expirable.acquiredPermits":
-        return semaphore.acquiredPermits();
-      case "expirable.getPermits":
-        return semaphore.getPermits();
-      default:
-        throw new IllegalArgumentException("no verb is called " + verb);
-    }
+    return switch (verb) {
+      case "expirable.trySetPermits" -> semaphore.trySetPermits(its.number(2));
+      case "expirable.setPermits" -> done(() -> semaphore.setPermits(its.number(2)));
+      case "expirable.acquire" -> semaphore.acquire(); // the permit's id
+      // ... WAIT_MS LEASE_MS: the permit's id, or "null"
+      case "expirable.tryAcquire" ->
+          semaphore.tryAcquire(its.millis(2), its.millis(3), TimeUnit.MILLISECONDS);
+      case "expirable.tryRelease" -> semaphore.tryRelease(its.text(2));
+      case "expirable.availablePermits" -> semaphore.availablePermits();
+      case "expirable.acquiredPermits" -> semaphore.acquiredPermits();
+      case "expirable.getPermits" -> semaphore.getPermits();
+      default -> unknown(verb);
+    };
   }
 
-  private static Object latch(RedissonClient client, String verb, Arguments its) throws Exception {
-    switch (verb) {
-      case "latch.trySetCount":
-        return client.getCountDownLatch(its.text(1)).trySetCount(its.millis(2));
-      case "latch.countDown":
-        client.getCountDownLatch(its.text(1)).countDown();
-        return "";
-      case "latch.await":
-        client.getCountDownLatch(its.text(1)).await();
-        return "";
-      case "latch.tryAwait":
-        return client.getCountDownLatch(its.text(1)).await(its.millis(2), TimeUnit.MILLISECONDS);
-      case "latch.getCount":
-        return client.getCountDownLatch(its.text(1)).getCount();
-      default:
-        throw new IllegalArgumentException("no verb is called " + verb);
-    }
+  private static Object latch(RCountDownLatch latch, String verb, Arguments its) throws Exception {
+    return switch (verb) {
+      case "latch.trySetCount" -> latch.trySetCount(its.millis(2));
+      case "latch.countDown" -> done(latch::countDown);
+      case "latch.await" -> done(latch::await);
+      case "latch.tryAwait" -> latch.await(its.millis(2), TimeUnit.MILLISECONDS);
+      case "latch.getCount" -> latch.getCount();
+      default -> unknown(verb);
+    };
   }
 
   private void answer(String[] words) {

@@ -83,16 +83,11 @@ final class Soaker {
   }
 
   private static String written(String side) {
-    switch (side) {
-      case "semaphore":
-      case "expirable":
-        return "permits permits=1";
-      case "read":
-      case "write":
-        return side;
-      default:
-        return "lock";
-    }
+    return switch (side) {
+      case "semaphore", "expirable" -> "permits permits=1";
+      case "read", "write" -> side;
+      default -> "lock";
+    };
   }
 
   private Runnable acquire(String call, String side) throws Exception {
