@@ -144,6 +144,14 @@ TEST_F(MultiScripts, SimpleReleaseInvitesTheWaiter) {
   }
 }
 
+TEST_F(MultiScripts, SimpleReleaseThatQueuesAgainInvitesTheWaiter) {
+  Inbox inbox(*server_, Channel('1'));
+  Ask({"b"}, simple_);
+  Ask(kAll, multi_);
+  EXPECT_THAT(ReleaseAndQueue({"b"}, simple_, By('2', 2)), StartsWith("released queued "));
+  EXPECT_EQ(inbox.Next(), look_);
+}
+
 TEST_F(MultiScripts, InvitedWaiterIsPassedOverAfterClaim) {
   Inbox inbox(*server_, Channel('1'));
   Inbox next(*server_, Channel('3'));
