@@ -27,6 +27,8 @@ A file of mutants:
   + ...
   path/of/another/source
   ...
+  test program Suite.Name
+    the test that must find it, if it is one that needs a real server
 
 Scripts are not compiled: the simulator's Redis runs the changed text in place of the embedded one.
 """
@@ -62,6 +64,7 @@ class Mutant:
     def __init__(self, name, room):
         self.name, self.room = name, room
         self.changes = []  # [path, old, new]
+        self.test = None  # (program, filter)
 
     def texts(self):
         """The changed text of each file."""
@@ -95,6 +98,8 @@ def read_mutants(commit=None):
                 if mutant.name in mutants:
                     die(f'two mutants are called {mutant.name}')
                 mutants[mutant.name] = mutant
+            elif line.startswith('test '):
+                mutant.test = (f'tests/{line.split()[1]}', line.split()[2])
             elif line[:2] in ('- ', '-', '+ ', '+'):
                 sign, text = line[0], line[2:] + '\n'
                 if sign == '-' and last != '-':
@@ -133,7 +138,7 @@ def make_tree():
     run(['cmake', '-S', TREE, '-B', BUILD, '-G', 'Ninja', '-DCMAKE_BUILD_TYPE=Debug',
          '-DCMAKE_CXX_FLAGS_DEBUG=-O2 -D_GLIBCXX_ASSERTIONS', '-DREDLATCH_UNITY_BUILD=OFF',
          '-DREDLATCH_UNITY_TESTS=ON', '-DREDLATCH_BUILD_BENCHMARKS=OFF', '-DREDLATCH_BUILD_CLI=OFF',
-         '-DREDLATCH_INSTALL=OFF', '-DREDLATCH_TEST_FOLDERS=unit;sim'])
+         '-DREDLATCH_INSTALL=OFF', '-DREDLATCH_TEST_FOLDERS=unit;sim;redis;conformance'])
     return version.hexdigest()
 
 
@@ -199,12 +204,13 @@ def watch(command, pattern, limit, environment, take):
         process.wait()
 
 
-def unit_failure(environment, what):
+def unit_failure(environment, what, last=None):
     """The first test that fails. Most mutants are found before the other programs are built."""
-    for program in UNIT_PROGRAMS[what]:
+    programs = [(program, '-' + EXCEPT) for program in UNIT_PROGRAMS[what]]
+    for program, tested in programs + [last] * bool(last):
         build(program)
         tests = []
-        code = watch([BUILD / program, '--gtest_brief=1', '--gtest_fail_fast', f'--gtest_filter=-{EXCEPT}'],
+        code = watch([BUILD / program, '--gtest_brief=1', '--gtest_fail_fast', f'--gtest_filter={tested}'],
                      r'\[  FAILED  \] ([\w./]+)', 3600, environment, lambda found: tests.append(found[1]) or True)
         if tests or code != 0:
             return tests[0] if tests else f'{Path(program).name} {"hangs" if code == 124 else "crashes"}'
@@ -278,7 +284,8 @@ def judge(mutant, row, known, options, save):
             return build(SIMULATOR)
         simulator(min(FIRST_SEEDS, options.seeds))
         if 'tests' not in row and not options.sim_only:
-            row['tests'] = unit_failure(environment, 'sources' if sources else 'scripts') or 'none'
+            what = 'sources' if sources else 'scripts'
+            row['tests'] = unit_failure(environment, what, mutant.test) or 'none'
             save('tests')
         simulator(options.seeds)
     finally:
@@ -316,7 +323,7 @@ def is_gone(figure):
 
 @functools.cache
 def all_tests():
-    text = ''.join(path.read_text() for folder in ('unit', 'sim') for path in (HERE.parent / folder).rglob('*_test.cc'))
+    text = ''.join(path.read_text() for path in HERE.parent.rglob('*_test.cc'))
     return {'.'.join(names) for names in re.findall(r'TEST(?:_[FP])?\(\s*(\w+),\s*(\w+)\)', text)}
 
 
