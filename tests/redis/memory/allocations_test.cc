@@ -38,8 +38,7 @@ void* realloc(void* memory, size_t size) noexcept {
 namespace redlatch {
 namespace {
 
-class Allocations : public ::testing::Test {
- protected:
+struct Allocations : ::testing::Test {
   void SetUp() override {
     if (!REDLATCH_COUNTS_ALLOCATIONS) GTEST_SKIP() << "allocations are not counted here";
   }

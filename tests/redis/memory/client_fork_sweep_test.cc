@@ -25,8 +25,7 @@ struct Everything {
   Hold hold;
 };
 
-class ClientForkSweep : public ::testing::Test {
- protected:
+struct ClientForkSweep : ::testing::Test {
   // Halts `use` at each of its allocations in turn; or, if `threads` is given, the client's
   // threads of that name at each of theirs.
   int Sweep(const std::function<void(Everything&)>& use, const char* threads = nullptr) {
@@ -155,11 +154,10 @@ TEST_F(ClientForkSweep, ForkDuringSubscriptionIsSafe) {
   EXPECT_GT(Sweep(
                 [&](Everything& all) {
                   theirs.lock();
-                  std::thread waiter([&] { all.simple.lock(); });
+                  std::jthread waiter([&] { all.simple.lock(); });
                   while (theirs.Inspect()->waiting == 0) {
                   }
                   theirs.unlock();
-                  waiter.join();
                 },
                 "redlatch-listen"),
             10);

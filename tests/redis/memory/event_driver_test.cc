@@ -1,10 +1,6 @@
 #include "src/lock/event_driver.h"
 
-#include <functional>
-#include <future>
-#include <memory>
 #include <new>
-#include <utility>
 
 #include "src/lock/client_core.h"
 #include "tests/redis/memory/replaced_new.h"
