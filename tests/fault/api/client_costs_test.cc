@@ -14,8 +14,7 @@ constexpr bool kCostsAreOurs = false;
 constexpr bool kCostsAreOurs = true;
 #endif
 
-class ClientCosts : public ::testing::Test {
- protected:
+struct ClientCosts : ::testing::Test {
   std::vector<Lease> Take(int locks, const LockOptions& options, const std::string& prefix) {
     std::vector<Lease> held;
     for (int i = 0; i < locks; ++i) {
@@ -72,7 +71,7 @@ TEST_F(ClientCosts, WaitingClientsSendOnlyHeartbeats) {
   constexpr double kMost = 0.25;  // per second and client: a heartbeat and a ping every 10 s
   const auto held = Take(1, {}, "lock");
   std::stop_source stop;
-  std::vector<std::thread> waiters;
+  std::vector<std::jthread> waiters;
   for (int i = 0; i < clients; ++i) {
     waiters.emplace_back([&] {
       EXPECT_TRUE(absl::IsCancelled(SimpleLock(Connect(server_->url()), "lock0")
@@ -90,7 +89,6 @@ TEST_F(ClientCosts, WaitingClientsSendOnlyHeartbeats) {
                       "auth", "client|setname", "info", "config|get"});
   EXPECT_LE(static_cast<double>(sent) / clients / absl::ToDoubleSeconds(took), kMost) << sent;
   stop.request_stop();
-  for (std::thread& waiter : waiters) waiter.join();
 }
 
 // Each waits for a lock of its own, in one client. Lock: the class.

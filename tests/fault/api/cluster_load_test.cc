@@ -1,7 +1,6 @@
 // Threads of several clients use every kind of lock on a real cluster. Meanwhile every slot moves
 // to another primary and back (a sixth of the slots unless REDLATCH_FULL_BARS=1), and primaries are
 // replaced.
-#include "src/redis/wire/codec.h"
 #include "tests/support/live_testing.h"
 
 namespace redlatch {
@@ -17,8 +16,6 @@ const size_t kOneOf = support::FullBars() ? 1 : 6;
 
 class ClusterLoad : public ::testing::Test {
  protected:
-  ~ClusterLoad() override { Stop(); }
-
   void Begin(const LockOptions& options) {
     for (int i = 0; i < kLoadClients; ++i) {
       const Client client = Connect(group_->url(), {.observer = std::make_shared<Losses>(*this)});
@@ -87,7 +84,7 @@ class ClusterLoad : public ::testing::Test {
 
   // No count was lost, and nothing is left held.
   void End() {
-    Stop();
+    threads_.clear();
     const Client client = Connect(group_->url());
     for (size_t i = 0; i < kNames; ++i) {
       CountDownLatch latch(client, absl::StrCat("latch:", i), kCounts);
@@ -118,10 +115,11 @@ class ClusterLoad : public ::testing::Test {
   };
 
   void Work(std::function<void(size_t name)> round) {
-    threads_.emplace_back([this, round = std::move(round), &rounds = rounds_.emplace_back()] {
-      // The pauses limit the load.
-      for (; !stop_; Sleep(absl::Milliseconds(2))) round(rounds++ % kNames);
-    });
+    threads_.emplace_back(
+        [round = std::move(round), &rounds = rounds_.emplace_back()](const std::stop_token& stop) {
+          // The pauses limit the load.
+          for (; !stop.stop_requested(); Sleep(absl::Milliseconds(2))) round(rounds++ % kNames);
+        });
   }
   template <class Handle>
   void Hold(absl::StatusOr<Handle> held, Object& object, int64_t amount, int64_t most) {
@@ -139,20 +137,14 @@ class ClusterLoad : public ::testing::Test {
     const absl::Status released = held->Release();
     EXPECT_TRUE(released.ok() || may_lose_) << released;
   }
-  void Stop() {
-    stop_ = true;
-    for (std::thread& each : threads_) each.join();
-    threads_.clear();
-  }
 
   const std::unique_ptr<ClusterGroup> group_ =
       ClusterGroup::Start({.primaries = kPrimaries, .replicas = 1});
   std::atomic<bool> may_lose_ = false;
-  std::atomic<bool> stop_ = false;
   Object simple_[kNames], read_write_[kNames], semaphores_[kNames];
   std::atomic<int64_t> counted_[kNames] = {};
   std::deque<std::atomic<size_t>> rounds_;
-  std::vector<std::thread> threads_;
+  std::vector<std::jthread> threads_;
 };
 
 TEST_F(ClusterLoad, SurvivesMovedSlotsAndFailovers) {

@@ -92,11 +92,10 @@ TEST(ClusterNodes, RedirectsToFakeAddressesLeakNoDescriptors) {
     return absl::StrCat("127.1.", number / 250 % 250, ".", 1 + number % 250, ":7000");
   });
   const Client client = Connect(liar.url(), {.unreachable_after = absl::Seconds(1)});
-  SimpleLock lock(client, "lock");
   const int before = support::OpenDescriptors();
   int most = before;
   for (const base::Instant until = base::Now() + absl::Seconds(3); base::Now() < until;) {
-    EXPECT_FALSE(lock.TryAcquire().ok());
+    EXPECT_FALSE(SimpleLock(client, "lock").TryAcquire().ok());
     most = std::max(most, support::OpenDescriptors());
   }
   EXPECT_GT(invented, 10);

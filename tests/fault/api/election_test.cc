@@ -17,8 +17,7 @@ REDLATCH_CHILD(Leader) {
   return 0;
 }
 
-class Succession : public ::testing::Test {
- protected:
+struct Succession : ::testing::Test {
   // The next candidate's first step.
   struct Step {
     std::atomic<bool> made = false;
@@ -49,9 +48,8 @@ class Succession : public ::testing::Test {
   }
   // Returns the time that a handover of a plain lock takes, for comparison.
   absl::Duration PlainHandover() {
-    SimpleLock mine(client_, "plain", {.turn = absl::ZeroDuration()});
     SimpleLock theirs(other_, "plain", {.turn = absl::ZeroDuration()});
-    auto lease = Must(mine.Acquire());
+    auto lease = Must(SimpleLock(client_, "plain", {.turn = absl::ZeroDuration()}).Acquire());
     std::atomic<bool> made = false;
     base::Instant at;
     theirs.AcquireAsync({}, [&](const absl::StatusOr<Lease>& got) {

@@ -72,8 +72,7 @@ struct Outcome {
   absl::Duration latest;
 };
 
-class EndsAtOnce : public ::testing::TestWithParam<std::tuple<std::string, int>> {
- protected:
+struct EndsAtOnce : ::testing::TestWithParam<std::tuple<std::string, int>> {
   static void End(Child& child, const std::string& way) {
     if (way == "SIGKILL") return child.Signal(SIGKILL);
     if (way == "SIGTERM") return child.Signal(SIGTERM);

@@ -31,8 +31,7 @@ namespace {
 
 constexpr absl::Duration kRenamedTimeout = absl::Seconds(20);
 
-class RenamedHost : public ::testing::Test {
- protected:
+struct RenamedHost : ::testing::Test {
   RenamedHost() { EXPECT_TRUE(second_->AwaitInfo("master_link_status", "up")); }
   ~RenamedHost() override { leads_to = 0; }
 
@@ -49,9 +48,8 @@ class RenamedHost : public ::testing::Test {
     leads_to = 1;
   }
   void ExpectLocksThere() {
-    SimpleLock lock(client_, "next");
     const auto takes = [&] {
-      const auto lease = Must(lock.Acquire({.wait = kRenamedTimeout}));
+      const auto lease = Must(SimpleLock(client_, "next").Acquire({.wait = kRenamedTimeout}));
       return second_->Integer({"EXISTS", "next"}) == 1;
     };
     EXPECT_LT(TimeOf([&] { EXPECT_TRUE(Await(takes, kRenamedTimeout)); }), absl::Seconds(5));

@@ -16,8 +16,7 @@ struct Held {
   absl::StatusOr<Lease> lease;
 };
 
-class HungClusterNode : public ::testing::Test {
- protected:
+struct HungClusterNode : ::testing::Test {
   // The other nodes do not declare the cluster down because of the hung one.
   static void SetUpTestSuite() {
     group_ = ClusterGroup::Start({.replicas = 1,

@@ -68,8 +68,7 @@ REDLATCH_CHILD(LateAsker) {
   return 0;
 }
 
-class LateNativeAcquire : public ::testing::TestWithParam<absl::Duration> {
- protected:
+struct LateNativeAcquire : ::testing::TestWithParam<absl::Duration> {
   struct Case {
     const Terms& terms;
     const Asker asker;
@@ -209,8 +208,7 @@ INSTANTIATE_TEST_SUITE_P(Promises, LateNativeAcquire, ::testing::ValuesIn(Delays
                            return absl::StrCat("By", absl::ToInt64Milliseconds(each.param), "Ms");
                          });
 
-class NativeAcquire : public ::testing::Test {
- protected:
+struct NativeAcquire : ::testing::Test {
   static std::string Queue(const std::string& name) {
     return support::AuxiliaryKey(name, "simple.queue");
   }
@@ -237,7 +235,7 @@ TEST_F(NativeAcquire, OvertakesNoMultiLockThatWaits) {
       first.unlock();
     }
   });
-  std::thread waiter([&] {
+  std::jthread waiter([&] {
     MultiLock both(Connect(server_->url()), {"a", "b"});
     const auto lease = Must(both.Acquire({.wait = absl::Seconds(30)}));
     granted = true;
@@ -246,7 +244,6 @@ TEST_F(NativeAcquire, OvertakesNoMultiLockThatWaits) {
   Sleep(time_);
   EXPECT_EQ(overtaken, 0);
   EXPECT_EQ(second.Release(), absl::OkStatus());
-  waiter.join();
 }
 
 }  // namespace

@@ -13,8 +13,7 @@ using ::testing::Contains;
 constexpr absl::Duration kLease = absl::Seconds(1);
 constexpr absl::Duration kQuarantineTimeout = absl::Seconds(20);
 
-class Quarantine : public ::testing::Test {
- protected:
+struct Quarantine : ::testing::Test {
   Client ConnectHere() const { return Connect(primary_->url() + "?quarantine=3s"); }
   // Takes some lock once, so that the quarantine of the first use is over.
   static void SitOut(const Client& client) {
@@ -174,8 +173,7 @@ TEST(Promotion, GrantsNothingToRequestsThatNameFormerPrimary) {
 }
 
 // A quarantine of a minute, which the test ends and starts by writing the key.
-class LongQuarantine : public Quarantine {
- protected:
+struct LongQuarantine : Quarantine {
   LongQuarantine() { End(); }
   void End() {
     const redis::Reply time = primary_->Command({"TIME"});
@@ -192,11 +190,10 @@ TEST_F(LongQuarantine, AllowsReleasesButNoHandover) {
   SimpleLock simple(client_, "simple");
   ReentrantLock reentrant(client_, "reentrant");
   ReentrantReadWriteLock read_write(client_, "read_write");
-  Semaphore semaphore(client_, "semaphore", 1);
   MultiLock several(client_, {"a", "b"});
   auto first = simple.Acquire(), second = reentrant.Acquire(), third = read_write.Acquire();
   auto fourth = several.Acquire();
-  auto permit = Must(semaphore.Acquire());
+  auto permit = Must(Semaphore(client_, "semaphore", 1).Acquire());
   Begin();
   const Client other = Connect(primary_->url() + "?quarantine=61s");
   EXPECT_TRUE(IsBusy(SimpleLock(other, "simple").TryAcquire().status()));

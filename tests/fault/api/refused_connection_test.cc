@@ -6,8 +6,7 @@ namespace {
 
 constexpr absl::Duration kRefusedTimeout = absl::Seconds(10);  // a lease is 30 s
 
-class RefusedConnection : public ::testing::Test {
- protected:
+struct RefusedConnection : ::testing::Test {
   using Commands = std::vector<std::vector<std::string>>;
 
   void Do(const Commands& commands) {

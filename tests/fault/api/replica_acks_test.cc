@@ -5,8 +5,7 @@
 namespace redlatch {
 namespace {
 
-class ReplicaAcks : public ::testing::Test {
- protected:
+struct ReplicaAcks : ::testing::Test {
   ReplicaAcks() {
     for (int i = 0; i < 2; ++i) {
       links_.push_back(

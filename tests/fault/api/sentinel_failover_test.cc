@@ -2,7 +2,6 @@
 // real sentinels. REDLATCH_FAILOVERS=20 sets the number of failovers; the default is one of each
 // kind.
 #include "tests/support/live_testing.h"
-#include "tests/support/server_groups.h"
 
 namespace redlatch {
 namespace {
@@ -23,13 +22,9 @@ class SentinelFailover : public ::testing::TestWithParam<FailoverCase> {
  protected:
   SentinelFailover() {
     for (size_t i = 0; i < kFailoverClients; ++i) {
-      crew_.emplace_back([this, i] { Work(i); });
+      crew_.emplace_back([this, i](const std::stop_token& stop) { Work(stop, i); });
     }
     AwaitAll();
-  }
-  ~SentinelFailover() override {
-    stop_ = true;
-    for (std::thread& each : crew_) each.join();
   }
 
   static bool excludes() { return GetParam().options.acks.replicas > 0 || *GetParam().url != '\0'; }
@@ -75,11 +70,11 @@ class SentinelFailover : public ::testing::TestWithParam<FailoverCase> {
       {.proxied = true, .server = {.config = {"min-replicas-max-lag 1", "repl-backlog-ttl 0"}}});
 
  private:
-  void Work(size_t i) {
+  void Work(const std::stop_token& stop, size_t i) {
     const Client client = Connect(group_->url() + GetParam().url);
     SimpleLock simple(client, "simple", GetParam().options);
     ReentrantLock reentrant(client, "reentrant", GetParam().options);
-    for (int round = 0; !stop_; ++round) {
+    for (int round = 0; !stop.stop_requested(); ++round) {
       const bool one = round % 2 == 0;
       const uint64_t before = tokens_[one];
       const absl::StatusOr<Lease> lease = (one ? static_cast<RedisLockBase&>(simple) : reentrant)
@@ -100,8 +95,7 @@ class SentinelFailover : public ::testing::TestWithParam<FailoverCase> {
   std::array<std::atomic<int>, kFailoverClients> rounds_ = {};
   std::array<std::atomic<int>, 2> inside_ = {};
   std::array<std::atomic<uint64_t>, 2> tokens_ = {};
-  std::atomic<bool> stop_ = false;
-  std::vector<std::thread> crew_;
+  std::vector<std::jthread> crew_;
 };
 
 TEST_P(SentinelFailover, AllClientsLockAgainAndTokensGrow) {

@@ -35,8 +35,7 @@ namespace {
 // The kernel's own timers would wait for at least 19 s more.
 constexpr absl::Duration kSuspendSoon = absl::Seconds(10);
 
-class Suspend : public ::testing::Test {
- protected:
+struct Suspend : ::testing::Test {
   static void ForAnHour() { suspended_s += 3600; }
   template <class Condition>
   static absl::Duration TimeUntil(Condition condition) {
@@ -54,9 +53,8 @@ class Suspend : public ::testing::Test {
 };
 
 TEST_F(Suspend, LossIsReportedSoonAfterResume) {
-  Semaphore semaphore(client_, "semaphore", 1);
   const auto renewed = Must(lock_.Acquire());
-  const auto permit = Must(semaphore.Acquire());
+  const auto permit = Must(Semaphore(client_, "semaphore", 1).Acquire());
   const std::stop_token lost = renewed.lost();
   const std::stop_token gone = permit.lost();
   ForAnHour();

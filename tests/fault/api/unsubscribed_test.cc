@@ -36,13 +36,12 @@ TEST(Unsubscribed, IsSubscribedAgainOnceOnlyOneServerIsLeft) {
   const auto events = std::make_shared<SubscriptionEvents>();
   SimpleLock lock(Connect("redis://app:secret@" + proxy.url().substr(8), {.observer = events}),
                   "lock");
-  std::thread waiter(
+  std::jthread waiter(
       [&] { const auto lease = Must(lock.Acquire({.wait = kUnsubscribedTimeout})); });
   EXPECT_TRUE(Await([&] { return events->unsubscribed > 0; }, kUnsubscribedTimeout));
   proxy.LeadTo({first->port()});
   EXPECT_TRUE(Await([&] { return events->resubscribed > 0; }, kUnsubscribedTimeout));
   held.clear();
-  waiter.join();
 }
 
 void ExpectTwo(const absl::Status& refused,
@@ -50,8 +49,7 @@ void ExpectTwo(const absl::Status& refused,
   EXPECT_THAT(refused, IsError(code, HasSubstr("leads to two primaries")));
 }
 
-class TwoPrimaries : public ::testing::TestWithParam<const char*> {
- protected:
+struct TwoPrimaries : ::testing::TestWithParam<const char*> {
   const std::string way_ = GetParam();
   support::Authority authority_;
   const support::RedisServerOptions options_ = {
@@ -88,10 +86,9 @@ TEST_P(TwoPrimaries, AreRefusedAtConnectAndReconnect) {
 }
 
 TEST_P(TwoPrimaries, RestartedServerIsAccepted) {
-  SimpleLock lock(Connect(url_), "lock");
   for (int i = 0; i < 3; ++i) {
     first_->Restart();
-    EXPECT_TRUE(lock.Acquire().ok()) << i;
+    EXPECT_TRUE(SimpleLock(Connect(url_), "lock").Acquire().ok()) << i;
   }
 }
 

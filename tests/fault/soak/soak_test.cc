@@ -464,22 +464,21 @@ class Soak : public ::testing::Test {
   void ExpectTrue(base::Instant calm) {
     std::vector<std::string> files = {notes_path_};
     files.insert(files.end(), histories_.begin(), histories_.end());
-    const absl::StatusOr<history::History> history = history::ReadHistory(std::move(files));
-    ASSERT_TRUE(history.ok()) << history.status();
-    const history::HistoryChecker checker = history::Judge(*history);
+    const history::History history = Must(history::ReadHistory(std::move(files)));
+    const history::HistoryChecker checker = history::Judge(history);
     for (const history::Violation& violation : checker.violations()) {
-      ADD_FAILURE() << history::Words(violation, *history);
+      ADD_FAILURE() << history::Words(violation, history);
     }
     int64_t held = 0;
     int64_t calm_held = 0;
-    for (const history::HistoryEvent& event : history->events) {
+    for (const history::HistoryEvent& event : history.events) {
       if (event.what != What::kOk || event.until != 0) continue;
       ++held;
       calm_held += calm.nanos() < event.time ? 1 : 0;
     }
     EXPECT_GT(calm_held, 0);
     std::printf("%zu events, %lld holds by %zu processes, %lld of them in calm\n",
-                history->events.size(), static_cast<long long>(held), histories_.size(),
+                history.events.size(), static_cast<long long>(held), histories_.size(),
                 static_cast<long long>(calm_held));
   }
 

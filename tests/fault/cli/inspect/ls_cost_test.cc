@@ -2,7 +2,6 @@
 // keys, or all fields of one key, at once. (tests/sim/lua/*/cost_test.cc tests what the scripts
 // cost.)
 #include "tests/conformance/cli/command_fixture.h"
-#include "tests/support/live_testing.h"
 
 namespace redlatch {
 namespace {

@@ -5,7 +5,6 @@
 #include <iostream>
 
 #include "tests/redis/redis/embedded/home.h"
-#include "tests/support/live_testing.h"
 
 namespace redlatch {
 namespace {

@@ -4,13 +4,11 @@
 
 #include "src/base/random.h"
 #include "tests/conformance/cli/command_fixture.h"
-#include "tests/support/live_testing.h"
 
 namespace redlatch {
 namespace {
 
-class RedlatchRunKillsTest : public RedlatchRunTest {
- protected:
+struct RedlatchRunKillsTest : RedlatchRunTest {
   struct Process {
     pid_t pid;
     std::string name;
@@ -61,7 +59,6 @@ TEST_F(RedlatchRunKillsTest, NothingOutlivesTheLock) {
   SCOPED_TRACE(absl::StrCat("REDLATCH_SOAK_SEED=", seed));
   std::mt19937_64 random(seed);
   const Client client = Connect(server_->url());
-  SimpleLock lock(client, "job");
 
   const int rounds = support::Scaled(support::FullBars() ? 200 : 25);
   for (int round = 0; round < rounds && !HasFailure(); ++round) {
@@ -76,7 +73,7 @@ TEST_F(RedlatchRunKillsTest, NothingOutlivesTheLock) {
     const pid_t victim = front > 0 ? Victim(front, of_keeper) : 0;
     if (victim > 0) kill(victim, SIGKILL);
 
-    const auto next = Must(lock.Acquire({.wait = absl::Seconds(30)}));
+    const auto next = Must(SimpleLock(client, "job").Acquire({.wait = absl::Seconds(30)}));
     const std::vector<Process> overlapping = StartedBy(mark, /*commands=*/true);
     EXPECT_THAT(overlapping, IsEmpty()) << "run beside the next holder: " << Listed(overlapping);
     // The first code is that of the killed front. The others are those of a front whose keeper was

@@ -1,13 +1,11 @@
 // Tests that a command whose lock is lost, or whose `redlatch run` is killed, ends with all its
 // processes before another client can get the lock.
 #include "tests/conformance/cli/command_fixture.h"
-#include "tests/support/live_testing.h"
 
 namespace redlatch {
 namespace {
 
-class RedlatchRunLossTest : public RedlatchRunTest {
- protected:
+struct RedlatchRunLossTest : RedlatchRunTest {
   RedlatchRunLossTest() : proxy_({.port = server_->port()}) {}
 
   // A run whose command has two processes, connected through the proxy.
@@ -149,10 +147,9 @@ TEST_F(RedlatchRunLossTest, KilledWaiterLeavesTheQueue) {
   ASSERT_EQ(holder->pipe().ReadLine(), "held");
   const auto waiter = Start({"job", "--", "echo", "wrong"});
   auto client = Connect(server_->url());
-  SimpleLock lock(client, "job");
   const auto waiting = [&](int64_t count) {
     return Await([&] {
-      const auto info = lock.Inspect();
+      const auto info = SimpleLock(client, "job").Inspect();
       return info.ok() && info->waiting == count;
     });
   };
@@ -188,8 +185,7 @@ TEST_F(RedlatchRunLossTest, StoppedFrontStillRenewsAndHandlesTheLoss) {
 }
 
 // Tests that a leader's command ends before the next term, and that the candidate campaigns again.
-class RedlatchElectLossTest : public RedlatchRunLossTest {
- protected:
+struct RedlatchElectLossTest : RedlatchRunLossTest {
   // Starts a candidate whose command prints its process and its epoch, and keeps running.
   std::unique_ptr<support::Child> Candidate() const {
     return StartRedlatch({"elect", "--lease", "2s", "--stop-margin", "500ms", "job", "--", "sh",

@@ -3,13 +3,11 @@
 //
 // REDLATCH_TEST_SCALE=10   2,000 periods, 24 minutes. Default: 200 periods
 #include "tests/conformance/cli/command_fixture.h"
-#include "tests/support/live_testing.h"
 
 namespace redlatch {
 namespace {
 
-class RedlatchOncePerTest : public RedlatchRunTest {
- protected:
+struct RedlatchOncePerTest : RedlatchRunTest {
   static constexpr int kHosts = 20;
   const int periods_ = support::Scaled(200);
   static constexpr absl::Duration kPeriod = absl::Milliseconds(700);

@@ -2,13 +2,11 @@
 // is.
 #include "tests/conformance/cli/command_fixture.h"
 #include "tests/support/fake_server.h"
-#include "tests/support/live_testing.h"
 
 namespace redlatch {
 namespace {
 
-class RedlatchRunWaitsForServer : public RedlatchRunTest {
- protected:
+struct RedlatchRunWaitsForServer : RedlatchRunTest {
   void ExpectToWait(const std::string& url, const std::vector<RedisServer*>& servers) {
     SCOPED_TRACE(url);
     for (RedisServer* each : servers) each->Kill();
