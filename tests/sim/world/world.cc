@@ -202,9 +202,11 @@ void World::ExcuseIdleness() {
   }
   // A waiter that needs acks may ask for its grant only with the confirmation, 100 ms later.
   if (UsesAcks(plan_)) handover += 400 * kMilli;
-  // Only a heartbeat is promised. For quorums and acks, it may take one after faults.
-  const bool slow = quorum || UsesAcks(plan_) || UsesRedisson(plan_);
-  const int64_t after_faults = slow && !plan_.faults.empty() ? kHeartbeat + kSecond : 0;
+  // Only a heartbeat is promised. For quorums and acks, it may take one after faults; for
+  // Redisson's locks, a place in the queue may be kept for longer.
+  const int64_t heartbeat = plan_.faults.empty() ? 0 : kHeartbeat + kSecond;
+  const int64_t after_faults = quorum || UsesAcks(plan_) ? heartbeat : 0;
+  if (UsesRedisson(plan_)) handover = std::max(handover, heartbeat);
   // A client may notice only at its next use that another server has the lock now.
   const bool moved = (plan_.group == Group::kSentinel || plan_.group == Group::kCluster) &&
                      std::any_of(plan_.faults.begin(), plan_.faults.end(),
