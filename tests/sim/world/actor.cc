@@ -660,10 +660,13 @@ void Actor::Judge(const absl::Status& status, const Operation& operation, int64_
   const bool stoppable = operation.interface >= Operation::Interface::kAcquire &&
                          operation.interface <= Operation::Interface::kAcquireAsync;
   const int64_t stop = operation.stop_ms * kMilli;
-  // A blocking call notices its stop only when its request in flight is over.
-  const bool fast = plan_.faults.empty() && !ObjectOf(operation).acked();
+  // A blocking call notices its stop only when its request in flight is over, or its grant is
+  // confirmed.
+  const bool acked = ObjectOf(operation).acked();
+  const bool fast = plan_.faults.empty() && !acked;
   const int64_t request = fast ? 10 * plan_.latest_us * kMicro : kSecond;
-  if (stoppable && (fast || !MovesServer(plan_.group)) && stop >= 0 &&
+  const bool bounded = fast || (!MovesServer(plan_.group) && !acked);
+  if (stoppable && bounded && stop >= 0 &&
       took > stop + stop / 100 + request + answers + kLateness && process_->stopped_until < asked) {
     oracle_.Violated(absl::StrCat("a call goes on for ", (took - stop) / kMilli,
                                   " ms after its stop: ", status.ToString()));
