@@ -74,6 +74,11 @@ struct Spared {
   const int of_threads = threads_allocations_left.exchange(-1);
 };
 
+// If there was no memory for a message, an observer learns what it said at its next heartbeat.
+bool AwaitHeartbeat(const std::function<bool()>& condition) {
+  return Await(condition, absl::Seconds(20));
+}
+
 // Makes a call with a callback, and returns the callback's result; nothing if the call throws.
 template <class Result, class Begin>
 std::optional<Result> ResultOf(Objects& o, Begin begin) {
@@ -410,7 +415,7 @@ Calls OtherCalls() {
     if (!observation.ok()) return;
     const int before = told;
     const auto leads = o.their_election.Campaign("b");
-    if (leads.ok() && !Await([&] { return told > before; })) o.broken = true;
+    if (leads.ok() && !AwaitHeartbeat([&] { return told > before; })) o.broken = true;
   });
   Add(calls, "run_elected", [](Objects& o) {
     std::stop_source stop;
@@ -548,12 +553,12 @@ Calls CallsOfItsThreads() {
     const auto leads = o.their_election.Campaign("a"), leads_too = their_second.Campaign("b");
     const auto first_seen = o.election.Observe(note(led[0]));
     const auto second_seen = second.Observe(note(led[1]));
-    if (!Await([&] { return led[0] && led[1]; })) o.broken = true;
+    if (!AwaitHeartbeat([&] { return led[0] && led[1]; })) o.broken = true;
     // Without a message, the client learns of it only by asking.
     RawConnectionOf(o).Command({"DEL", "election", "second"});
     spared.reset();
     Disconnect(o);
-    if (!Await([&] { return !led[0] && !led[1]; })) o.broken = true;
+    if (!AwaitHeartbeat([&] { return !led[0] && !led[1]; })) o.broken = true;
   });
   Add(calls, "released", [](Objects& o) {
     SimpleLock second(o.client, "second");
@@ -643,7 +648,7 @@ Calls CallsOfItsThreads() {
     }
     // The messages before this one have been read when its own has.
     const auto leads = o.their_election.Campaign("b");
-    if (leads.ok() && !Await([&] { return led.load(); })) o.broken = true;
+    if (leads.ok() && !AwaitHeartbeat([&] { return led.load(); })) o.broken = true;
   });
   return calls;
 }
