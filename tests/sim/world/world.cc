@@ -231,7 +231,7 @@ void World::ExcuseIdleness() {
   // Young nodes of a quorum queue no waiters, and waiters for changed capacities need not come in
   // order.
   if (plan_.restart_delay_ms == 0 && !plan_.administers && !repaired && plan_.latest_us <= 50'000) {
-    int64_t turn_ms = quorum ? 500 : 5;  // its nodes have no common order
+    int64_t turn_ms = quorum ? 1000 : 5;  // its nodes have no common order
     for (const SharedObject& each : plan_.objects) {
       turn_ms = std::max(turn_ms, each.turn_ms.value_or(0));
     }
