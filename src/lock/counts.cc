@@ -13,6 +13,7 @@ namespace redlatch::internal {
 namespace {
 
 constexpr size_t kMostCounts = 4096;
+constexpr size_t kMostOfOpenLatches = 256;
 constexpr size_t kCountsAtOnce = 128;
 constexpr absl::Duration kCountsTimeout = absl::Milliseconds(250);
 constexpr absl::Duration kBackoff = absl::Seconds(1);
@@ -61,9 +62,17 @@ bool Counts::RepeatsAll() const {
   return std::any_of(counts_.begin(), counts_.end(), [](auto& record) { return record.repeat; });
 }
 
+auto Counts::Latest() const -> const Record* {
+  const auto latest = std::find_if(counts_.rbegin(), counts_.rend(),
+                                   [](const Record& record) { return !record.open; });
+  return latest == counts_.rend() ? nullptr : &*latest;
+}
+
 void Counts::MarkAll(const redis::ServerGroup::Concerned& concerned) {
   for (Record& record : counts_) {
-    record.repeat = record.repeat || !concerned || concerned(record.count.latch.keys.main());
+    if (concerned && !concerned(record.count.latch.keys.main())) continue;
+    record.repeat = true;
+    record.open = false;
   }
 }
 
@@ -83,12 +92,12 @@ ScriptBatch::Jobs Counts::TakeDue() {
   ScriptBatch::Jobs jobs;
   const base::Instant now = base::Now();
   const base::MutexLock lock(mu_);
-  if (now < due_ || counts_.empty() || round_.in_flight > 0) return jobs;
+  if (now < due_ || Latest() == nullptr || round_.in_flight > 0) return jobs;
   std::vector<Record> due;
   for (size_t i = counts_.size(); i-- > 0 && due.size() < kCountsAtOnce;) {
     if (counts_[i].repeat) due.push_back(counts_[i]);
   }
-  if (due.empty()) due.push_back(counts_.back());
+  if (due.empty()) due.push_back(*Latest());
   std::reverse(due.begin(), due.end());
   for (size_t i = 0; i < due.size(); ++i) {
     const Count& count = due[i].count;
@@ -137,10 +146,8 @@ void Counts::EndRound() {
   }
   due_ = base::Now() + (silent ? std::min(kBackoff, pace_) : pace_);
   if ((more_to_tell || RepeatsAll()) && !silent) due_ = base::Now();
-  if (counts_.empty()) {
-    due_ = base::Instant::Infinite();
-    pace_ = absl::InfiniteDuration();
-  }
+  if (Latest() == nullptr) due_ = base::Instant::Infinite();
+  if (counts_.empty()) pace_ = absl::InfiniteDuration();
 }
 
 bool Counts::TakeResult(const Count& count, const Result& result) {
@@ -152,15 +159,22 @@ bool Counts::TakeResult(const Count& count, const Result& result) {
   // This server has not received the count, and perhaps earlier ones neither.
   if (missing && !RepeatsAll()) MarkAll();
   const bool more = text.ends_with(" look 1");
-  const bool latest = !counts_.empty() && count.id == counts_.back().count.id;
+  const bool latest = Latest() != nullptr && count.id == Latest()->count.id;
   const bool more_to_tell = more && latest && !RepeatsAll();
   const bool opened = !missing && !more && text.starts_with("0 ");
   if (reply != nullptr && !opened) return more_to_tell;
   for (size_t i = counts_.size(); i-- > 0;) {
     const Count& record = counts_[i].count;
     if (record.latch.keys != count.latch.keys || record.latch.owner != count.latch.owner) continue;
-    if (!opened && !aborted && record.id != count.id) continue;
-    counts_.erase(counts_.begin() + static_cast<ptrdiff_t>(i));
+    if (opened) {
+      counts_[i].open = !counts_[i].repeat;
+    } else if (aborted || record.id == count.id) {
+      counts_.erase(counts_.begin() + static_cast<ptrdiff_t>(i));
+    }
+  }
+  const auto is_open = [](const Record& its) { return its.open; };
+  while (static_cast<size_t>(std::ranges::count_if(counts_, is_open)) > kMostOfOpenLatches) {
+    counts_.erase(std::ranges::find_if(counts_, is_open));
   }
   return more_to_tell;
 }

@@ -37,7 +37,8 @@ class Counts {
   // The number of the connection; every new connection has another one.
   uint64_t era() const;
   // Adds a count that was sent in era `sent_in` or later. From then on the latest count is repeated
-  // every `pace`, to notice a failover, until the latch is known to be open or gone.
+  // every `pace`, to notice a failover, until the latch is known to be open or gone. Those of open
+  // latches are repeated only on new connections.
   void Add(Count count, uint64_t sent_in, absl::Duration pace);
   // A connection is new: repeats all counts that it concerns.
   void RepeatAll(const redis::ServerGroup::Concerned& concerned = nullptr);
@@ -52,6 +53,7 @@ class Counts {
     uint64_t number = 0;  // identifies this record
     uint64_t era = 0;
     bool repeat = false;  // as all are after a failover
+    bool open = false;    // so the server has said of the latch, and its successor may not know it
   };
   // The counts that are being repeated.
   struct Round {
@@ -63,6 +65,8 @@ class Counts {
 
   absl::Duration Timeout() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool RepeatsAll() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The latest count of a latch that is not known to be open; null: there is none.
+  const Record* Latest() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void MarkAll(const redis::ServerGroup::Concerned& concerned = nullptr)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Answered(size_t index, const Result& result);

@@ -225,8 +225,7 @@ uint64_t Oracle::Granted(Hold hold, uint64_t largest_before) {
     held.told_wanted =
         std::make_shared<LossTime>(kernel_, held.wanted, [this, &held] { Fired(wanted_, held); });
   }
-  // The deadline may pass just as the call returns.
-  kernel_.After(kMoment, [this, id] { WatchDeadline(id); });
+  WatchDeadline(id, /*over=*/false);
   if (held.at_least > 0) StaysTaken(id, held.at_least, /*surely=*/true);
   return id;
 }
@@ -247,8 +246,9 @@ void Oracle::StaysTaken(uint64_t id, int64_t at_least, bool surely) {
       fresh ? hold.asked - order_margin_ + at_least - at_least / 50 : 0;
 }
 
-// P4: once its time is over, the holder has been told, whatever else happens.
-void Oracle::WatchDeadline(uint64_t id) {
+// P4: once its time is over, the holder has been told, whatever else happens. `over`: it was over a
+// moment ago.
+void Oracle::WatchDeadline(uint64_t id, bool over) {
   const auto name = names_.find(id);
   if (name == names_.end()) return;
   const auto found = objects_[name->second].holds.find(id);
@@ -259,13 +259,14 @@ void Oracle::WatchDeadline(uint64_t id) {
   const int64_t left =
       kernel_.WithClockOf(hold.process, [&] { return absl::ToInt64Nanoseconds(hold.remaining()); });
   const bool awakens = IsFrozen(&process) || process.stopped_until + kAwakens > kernel_.now();
-  if (left <= 0 && !awakens) {
+  const bool ends = left <= 0 && !awakens;
+  if (ends && over) {
     return Violated(absl::StrCat("P4: the time of ", Words(hold), " for ", hold.name,
                                  " is over, and its holder is not told"));
   }
   const auto real = static_cast<int64_t>(static_cast<double>(left) / process.clock.speed);
-  kernel_.After(std::max(real + kMoment, awakens ? kSecond / 4 : 0),
-                [this, id] { WatchDeadline(id); });
+  kernel_.After(std::max(real, awakens ? kSecond / 4 : kMoment),
+                [this, id, ends] { WatchDeadline(id, ends); });
 }
 
 // The holder has just been told. Its client asks for other threads once the lease is surely over.

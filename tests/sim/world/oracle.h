@@ -272,7 +272,7 @@ class Oracle {
   void CheckExclusion(const Object& object, const Hold& fresh);
   void CheckMargin(const Hold& lost, const Hold& fresh);
   bool MayBeLost(const Hold& hold) const;
-  void WatchDeadline(uint64_t id);
+  void WatchDeadline(uint64_t id, bool over);
   void Lost(const Hold& hold);
   void Fired(Reports& reports, const Hold& hold);
   void Reported(Reports& reports, const Process* process, const std::string& name, uint64_t token,
