@@ -203,7 +203,7 @@ void World::ExcuseIdleness() {
   // A waiter that needs acks may ask for its grant only with the confirmation, 100 ms later.
   if (UsesAcks(plan_)) handover += 400 * kMilli;
   // Only a heartbeat is promised. For quorums and acks, it may take one after faults; for
-  // Redisson's locks, a place in the queue may be kept for longer.
+  // Redisson's locks, a dead waiter's place may last for longer.
   const int64_t heartbeat = plan_.faults.empty() ? 0 : kHeartbeat + kSecond;
   const int64_t after_faults = quorum || UsesAcks(plan_) ? heartbeat : 0;
   if (UsesRedisson(plan_)) handover = std::max(handover, heartbeat);
