@@ -4,6 +4,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "lua/scripts.h"
 #include "redlatch/client.h"
@@ -61,6 +62,29 @@ TEST(CountDownLatch, CountIsRepeatedIfItsAnswerIsNotedAfterAFailover) {
   EXPECT_TRUE(CountDownLatch(*client, "start", 2).CountDown().ok());
   EXPECT_TRUE(CountDownLatch(*client, "end", 2).CountDown().ok());
   EXPECT_TRUE(support::Await([&] { return sent > 1; }));
+}
+
+// It may have been executed, and a waiter told so, before a failover lost it.
+TEST(CountDownLatch, CountAfterAnUnansweredOneIsOneOfTheFirst) {
+  std::mutex mu;
+  std::vector<std::vector<std::string>> counts;
+  FakeServer server([&](const FakeServer::Asked& asked) -> std::optional<std::string> {
+    if (asked.command[0] != "EVALSHA") return FakeServer::Polite(asked);
+    if (asked.command[1] == lua::kLatchCreate.sha1) return Bulk("made 1");
+    if (asked.command[1] != lua::kLatchCountDown.sha1) return FakeServer::Polite(asked);
+    const std::lock_guard lock(mu);
+    counts.emplace_back(asked.command.begin() + 9, asked.command.end());
+    if (counts.size() == 1) return std::nullopt;
+    return Bulk("0 1000");
+  });
+  const absl::StatusOr<Client> client = Client::Connect(server.url());
+  ASSERT_TRUE(client.ok()) << client.status();
+  EXPECT_TRUE(CountDownLatch(*client, "start", 1).CountDown().ok());
+  const std::lock_guard lock(mu);
+  ASSERT_GE(counts.size(), 2U);
+  const std::string& id = counts[0][0];
+  EXPECT_THAT(counts[0], ::testing::ElementsAre(id, "1"));
+  EXPECT_THAT(counts[1], ::testing::ElementsAre(id, "1", "0"));
 }
 
 }  // namespace

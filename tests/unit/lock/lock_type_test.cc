@@ -110,6 +110,11 @@ TEST(ClientOf, ReadsGrantIdsOfThisVersionOnly) {
   EXPECT_EQ(ClientOf("k"), "");
 }
 
+TEST(Description, IsWrittenAgainBeforeItEnds) {
+  const DescriptionPace pace;
+  EXPECT_GT(pace.lifetime, 2 * pace.refresh) << "one attempt may fail";
+}
+
 TEST(Description, IsOneLineOfTextAndSurvivesOddProgramNames) {
   EXPECT_EQ(Line("nightly report"), "4711 1795227594499240 db-1 nightly report");
   for (const std::string& name :

@@ -18,6 +18,7 @@ redis::Reply Text(std::string text) {
 struct Ran {
   std::string script;
   std::vector<std::string> args;
+  bool refused = false;
 };
 
 // A node that grants what it is asked for, unless a test says otherwise.
@@ -25,6 +26,7 @@ class Server {
  public:
   std::atomic<bool> up{true};
   std::atomic<bool> falls{false};  // it is down after the next script
+  std::atomic<int> refusals{0};    // so often it refuses for now to be told of an end
 
   void Answer(const LuaScript& script, Reply reply) {
     const std::lock_guard lock(mu_);
@@ -38,8 +40,7 @@ class Server {
   bool WasTold(std::string_view hold) const {
     const std::vector<Ran> all = ran();
     return std::any_of(all.begin(), all.end(), [&](const Ran& each) {
-      return (each.script == lua::kQuorumRelease.name || each.script == lua::kQuorumCancel.name) &&
-             each.args[0] == hold;
+      return Tells(each) && each.args[0] == hold && !each.refused;
     });
   }
 
@@ -55,11 +56,17 @@ class Server {
     return up ? absl::OkStatus() : absl::UnavailableError("it is down");
   }
 
+  static bool Tells(const Ran& ran) {
+    return ran.script == lua::kQuorumRelease.name || ran.script == lua::kQuorumCancel.name;
+  }
+
   Reply Run(const redis::ScriptCall& call) {
     Ran ran{.script = std::string(call.script->name), .args = {call.args.begin(), call.args.end()}};
+    ran.refused = Tells(ran) && refusals-- > 0;
     const std::lock_guard lock(mu_);
     if (falls.exchange(false)) up = false;
     ran_.push_back(ran);
+    if (ran.refused) return redis::Reply{.type = redis::Reply::Type::kError, .text = "BUSY"};
     const auto its = answers_.find(ran.script);
     return its != answers_.end() ? its->second : Text(UsualAnswer(*call.script, ran.args));
   }
@@ -79,15 +86,15 @@ class Server {
 struct QuorumAftermath : FakeQuorumTest {
   bool Acquires(uint32_t tokens = 1, bool wait = false) {
     const Result result =
-        Run(quorum_, internal::AcquireRequest{.grant = 7,
-                                              .terms = {.lease = absl::Seconds(30)},
-                                              .attempt = 5,
-                                              .wait = wait,
-                                              .amount = tokens});
+        Run(*quorum_, internal::AcquireRequest{.grant = 7,
+                                               .terms = {.lease = absl::Seconds(30)},
+                                               .attempt = 5,
+                                               .wait = wait,
+                                               .amount = tokens});
     return std::holds_alternative<internal::AcquireGranted>(result.acquire());
   }
   bool Releases() {
-    return std::holds_alternative<internal::Freed>(Run(quorum_, internal::ReleaseRequest()).what);
+    return std::holds_alternative<internal::Freed>(Run(*quorum_, internal::ReleaseRequest()).what);
   }
 
   // A cancellation refuses later requests; a release would not.
@@ -99,15 +106,16 @@ struct QuorumAftermath : FakeQuorumTest {
 
   std::array<Server, 3> servers_;
   Server& last_ = servers_[2];
-  Quorum quorum_{{.name = "redlock:nowhere",
-                  .servers = 3,
-                  .make =
-                      [this](size_t node, const redis::ServerGroup::Events&) {
-                        return std::make_unique<FakeNode>(servers_[node].Events());
-                      }},
-                 {.on_message = [](std::string_view) {},
-                  .on_reconnected = [] {},
-                  .on_subscribed = [](bool, std::string_view) {}}};
+  std::unique_ptr<internal::QuorumRunner> quorum_ =
+      Quorum::Make({.name = "redlock:nowhere",
+                    .servers = 3,
+                    .make =
+                        [this](size_t node, const redis::ServerGroup::Events&) {
+                          return std::make_unique<FakeNode>(servers_[node].Events());
+                        }},
+                   {.on_message = [](std::string_view) {},
+                    .on_reconnected = [] {},
+                    .on_subscribed = [](bool, std::string_view) {}});
 };
 
 TEST_F(QuorumAftermath, LateNodeIsToldToRefuse) {
@@ -143,7 +151,7 @@ TEST_F(QuorumAftermath, NodeThatReturnsDoesNotQueueGrantThatHasEnded) {
   last_.falls = true;
   EXPECT_FALSE(Acquires(1, /*wait=*/true));
   EXPECT_THAT(servers_[0].ran().back().args.back(), ::testing::EndsWith(" queue"));
-  Run(quorum_, internal::CancelRequest());
+  Run(*quorum_, internal::CancelRequest());
   last_.up = true;
   EXPECT_TRUE(support::Await([this] { return last_.WasTold(grant_); }));
   for (const Ran& each : last_.ran())
@@ -159,8 +167,8 @@ TEST_F(QuorumAftermath, ForcedGrantIsRefusedAsLongAsAnyNodeWouldHaveHadIt) {
   }
   const std::vector<std::string> channels = {""};
   EXPECT_TRUE(quorum_
-                  .RunScript(subject_, lua::kQuorumForceRelease, channels, "",
-                             base::Now() + absl::Seconds(10))
+                  ->RunScript(subject_, lua::kQuorumForceRelease, channels, "",
+                              base::Now() + absl::Seconds(10))
                   .ok());
   for (const Server& each : servers_) ExpectRefusal(each.ran().back());
 }
@@ -184,12 +192,21 @@ TEST_F(QuorumAftermath, ReconnectedNodeIsToldOfRelease) {
   EXPECT_TRUE(support::Await([this] { return last_.WasTold(grant_); }));
 }
 
+TEST_F(QuorumAftermath, LastReleaseIsRepeatedAtNodeThatRefusedIt) {
+  EXPECT_TRUE(Acquires());
+  last_.refusals = 2;
+  EXPECT_TRUE(Releases());
+  EXPECT_TRUE(support::Await([this] { return last_.refusals <= 0; }));
+  quorum_.reset();  // before the third attempt is due
+  EXPECT_TRUE(last_.WasTold(grant_));
+}
+
 TEST_F(QuorumAftermath, NodeThatLostGrantIsHealed) {
   EXPECT_TRUE(Acquires(/*tokens=*/5));
   const int64_t token = std::stoll(last_.ran().back().args.back());
   last_.Answer(lua::kQuorumRenew, Text("not_held"));
   EXPECT_TRUE(
-      std::holds_alternative<internal::StillHeld>(Run(quorum_, internal::RenewRequest()).what));
+      std::holds_alternative<internal::StillHeld>(Run(*quorum_, internal::RenewRequest()).what));
   const Ran healed = last_.ran().back();
   ASSERT_EQ(healed.script, lua::kQuorumRaise.name);
   ASSERT_EQ(healed.args.size(), 4U);

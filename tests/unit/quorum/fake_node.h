@@ -74,7 +74,7 @@ struct FakeQuorumTest : ::testing::Test {
   }
 
   template <class What>
-  Result Run(Quorum& quorum, What what) const {
+  Result Run(internal::QuorumRunner& quorum, What what) const {
     const Request request{.what = std::move(what), .grant = 7, .lease = absl::Seconds(30)};
     Result result;
     const internal::RequestRunner::Item item{.subject = subject_, .request = request};

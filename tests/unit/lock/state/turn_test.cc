@@ -217,6 +217,7 @@ TEST_F(LockStateTurnTest, GoesBackAtExit) {
   ASSERT_TRUE(request);
   EXPECT_TRUE(std::holds_alternative<ReleaseRequest>(request->what));
   EXPECT_FALSE(NextAtExit(resumes));
+  EXPECT_TRUE(state().releases(now())) << "exit() waits for the answer";
   Deliver(*request, ReleasedThen());
   EXPECT_TRUE(state().idle());
 }
