@@ -92,7 +92,11 @@ ScriptBatch::Jobs Counts::TakeDue() {
   ScriptBatch::Jobs jobs;
   const base::Instant now = base::Now();
   const base::MutexLock lock(mu_);
-  if (now < due_ || Latest() == nullptr || round_.in_flight > 0) return jobs;
+  if (now < due_ || round_.in_flight > 0) return jobs;
+  if (Latest() == nullptr) {
+    due_ = base::Instant::Infinite();
+    return jobs;
+  }
   std::vector<Record> due;
   for (size_t i = counts_.size(); i-- > 0 && due.size() < kCountsAtOnce;) {
     if (counts_[i].repeat) due.push_back(counts_[i]);
@@ -146,7 +150,6 @@ void Counts::EndRound() {
   }
   due_ = base::Now() + (silent ? std::min(kBackoff, pace_) : pace_);
   if ((more_to_tell || RepeatsAll()) && !silent) due_ = base::Now();
-  if (Latest() == nullptr) due_ = base::Instant::Infinite();
   if (counts_.empty()) pace_ = absl::InfiniteDuration();
 }
 
