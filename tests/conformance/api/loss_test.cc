@@ -148,6 +148,19 @@ TEST_P(Loss, HungCallbackDelaysNoOtherLoss) {
   *go_on = true;
 }
 
+// No other call starts a thread meanwhile.
+TEST_P(Loss, HungCallbackDelaysNoLaterDeadline) {
+  const auto go_on = std::make_shared<std::atomic<bool>>(false);
+  LockOptions options = Options();
+  options.on_lost = [go_on](const LostLease&) { (void)Await([&] { return go_on->load(); }); };
+  const auto lock = NewAny(client_, kName, options);
+  const auto other = NewAny(client_, "other");
+  const auto first = Must(lock->Acquire({.lease = kLossLease}));
+  const auto second = Must(other->Acquire({.lease = 2 * kLossLease}));
+  EXPECT_TRUE(AwaitLost(second));
+  *go_on = true;
+}
+
 struct LockLoss : LossTest {
   const std::unique_ptr<RedisLockBase> lock_ = NewLock(client_);
 };

@@ -203,6 +203,16 @@ TEST_P(Unreachable, CallCanBeStoppedWhileServerHangs) {
   EXPECT_OK(lock->Acquire());
 }
 
+TEST_P(Unreachable, ReleaseFailsUntilServerConfirmsIt) {
+  auto lease = Must(NewAny(NewWarmClient())->Acquire());
+  {
+    const Outage outage(server(), How::kHangs);
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(CodeOf(lease.Release()), kUnreachable);
+  }
+  EXPECT_OK(lease.Release());
+  EXPECT_FALSE(IsHeld());
+}
+
 class LockUnreachable : public UnreachableServer {};
 INSTANTIATE_CONFORMANCE(LockUnreachable, OverTcp(LockCases()));
 

@@ -97,6 +97,25 @@ TEST_P(ReadWrite, TimedReadsGetFreeOrReleasedLock) {
 
 INSTANTIATE_CONFORMANCE(ReadWrite, ReadWriteCases());
 
+using ReadUnreachable = WithOutages<Conformance>;
+
+TEST_P(ReadUnreachable, ReaderThatCannotJoinFailsAfterUnreachableAfter) {
+  constexpr absl::Duration kGiveUp = absl::Milliseconds(400);  // twice the command_timeout
+  const Client client = NewClient({.unreachable_after = kGiveUp});
+  ReentrantReadWriteLock lock(client, kName, {.lease = kLease, .turn = absl::ZeroDuration()});
+  const auto reads = Must(lock.AcquireRead());
+  const Outage outage(server(), How::kHangs);
+  Crew().Start([&] {
+    redis::Punctuality punctuality;
+    const base::Instant give_up_at = base::Now() + kGiveUp;
+    EXPECT_EQ(CodeOf(lock.AcquireRead()), kUnreachable);
+    punctuality.Note(give_up_at);
+    EXPECT_TRUE(punctuality.Within(kGrace));
+  });
+}
+
+INSTANTIATE_CONFORMANCE(ReadUnreachable, OverTcp(ReadWriteCases()));
+
 constexpr absl::Duration kEndLease = absl::Seconds(1);
 
 class ReadEnd : public ReadWriteConformance {};

@@ -353,6 +353,16 @@ TEST_F(SentinelEndpointTest, AddressNamedByMostIsUsed) {
   EXPECT_THAT(Found(endpoint), AllOf(HasSubstr("UNAVAILABLE"), HasSubstr("names")));
 }
 
+TEST_F(SentinelEndpointTest, NewerPromotionOutweighsMoreSentinels) {
+  const auto old = RedisServer::Start();
+  FakeSentinel behind([&] { return old->port(); }), behind_too([&] { return old->port(); });
+  FakeSentinel newest([this] { return primary_->port(); }, /*epoch=*/2);
+  const auto endpoint =
+      MakeEndpoint(Through({behind.address(), behind_too.address(), newest.address()}));
+  Found(endpoint);  // the first call takes the first answer
+  EXPECT_EQ(Found(endpoint), At(primary_->port()));
+}
+
 TEST_F(SentinelEndpointTest, SaysWhyEachHasFailed) {
   const std::string unused = At(support::ReservedPort().number());
   FakeSentinel wrong([this] { return replica_->port(); });

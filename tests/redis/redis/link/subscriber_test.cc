@@ -184,6 +184,18 @@ TEST_F(SubscriberRefusal, RevokedChannelAloneIsRefused) {
   EXPECT_EQ(recorder_.Count("refused ok-2"), 1);  // the call itself returned the error
 }
 
+TEST_F(SubscriberRefusal, LiveChannelOutlastsRefusedConnections) {
+  const auto subscriber = Make(AppUrl());
+  ASSERT_TRUE(subscriber->Subscribe("ok-1", Soon()).ok());
+  Acl({"resetpass"});
+  KillSubscribers();
+  EXPECT_TRUE(recorder_.Await("down", 2));
+  Acl({">secret"});
+  EXPECT_TRUE(recorder_.Await("live again"));
+  EXPECT_EQ(Publish("ok-1", "m"), 1);
+  EXPECT_EQ(recorder_.Count("refused ok-1"), 0);
+}
+
 // A server, or another program at its address, that sends nonsense.
 
 using support::FakeServer;
