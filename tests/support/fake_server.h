@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "redlatch/lua_script.h"
 #include "src/base/mutex.h"
 #include "src/base/unique_fd.h"
 #include "src/redis/wire/codec.h"
@@ -37,6 +38,10 @@ class FakeServer {
   // How many connections it has accepted so far.
   int connections() const;
 
+  static bool Runs(const Asked& asked, const LuaScript& script) {
+    const auto& command = asked.command;
+    return command.size() > 1 && (command[1] == script.sha1 || command[1] == script.body);
+  }
   // A reply with this string.
   static std::string Bulk(std::string_view text);
   // The replies of a real server to a handshake, PING, SUBSCRIBE and UNSUBSCRIBE.

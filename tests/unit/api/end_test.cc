@@ -45,11 +45,8 @@ class ClientsEnd : public ::testing::Test {
 
  private:
   std::optional<std::string> Answer(const FakeServer::Asked& asked) {
-    const std::string& script = asked.command.size() < 2 ? "" : asked.command[1];
-    if (script == lua::kSimpleAcquire.sha1) return FakeServer::Bulk(granted_);
-    if (script != lua::kSimpleRelease.sha1 && script != lua::kSimpleRelease.body) {
-      return FakeServer::Polite(asked);
-    }
+    if (FakeServer::Runs(asked, lua::kSimpleAcquire)) return FakeServer::Bulk(granted_);
+    if (!FakeServer::Runs(asked, lua::kSimpleRelease)) return FakeServer::Polite(asked);
     support::Await([this] { return ended_.load(); }, absl::Milliseconds(50));
     if (!refusal_.empty()) return std::exchange(refusal_, "");
     released_ = !ended_;

@@ -26,8 +26,9 @@ TEST(LateNativeAcquire, IsEndedWhenAnotherClientWaits) {
       absl::StrAppend(&answer, "*3\r\n", FakeServer::Bulk("message"), FakeServer::Bulk(channel),
                       FakeServer::Bulk(absl::StrCat("wanted ", late, " lock")));
     }
-    const bool acquires = command.size() > 1 && command[1] == lua::kSimpleAcquire.sha1;
-    if (acquires) return FakeServer::Bulk("queued 30000 1 77");
+    if (FakeServer::Runs(asked, lua::kSimpleAcquire)) {
+      return FakeServer::Bulk("queued 30000 1 77");
+    }
     if (std::ranges::find(command, late) == command.end()) return answer;
     ended = true;
     return FakeServer::Bulk("left");
@@ -45,8 +46,9 @@ TEST(LateRedissonAcquire, FindsTombstoneAfterAnswerToRelease) {
   FakeServer server([&](const FakeServer::Asked& asked) -> std::optional<std::string> {
     const std::vector<std::string>& command = asked.command;
     if (command[0] == "DEL" && absl::StrContains(command[1], "{lock}")) ++deleted;
-    if (command[0] != "EVALSHA") return FakeServer::Polite(asked);
-    if (command[1] != lua::kRedissonLockAcquire.sha1) return FakeServer::Bulk("released");
+    const LockScripts& scripts = lua::kRedissonLockScripts;
+    if (FakeServer::Runs(asked, scripts.release)) return FakeServer::Bulk("released");
+    if (!FakeServer::Runs(asked, scripts.acquire)) return FakeServer::Polite(asked);
     if (lost.exchange(false)) return std::nullopt;
     return FakeServer::Bulk("granted 7 30000 0");
   });
