@@ -112,6 +112,18 @@ TEST_F(LockStateMarginTest, LateHandoverIsConfirmedFirst) {
   EXPECT_EQ(waiter.state, State::kGranted);
 }
 
+// A margin may be much longer than what a claim leaves for use.
+TEST_F(LockStateMarginTest, HandoverIsConfirmedWhileItLasts) {
+  const Want want{.lease = absl::Milliseconds(300),
+                  .stop_margin = absl::Milliseconds(150),
+                  .grace = absl::Milliseconds(500)};
+  Waiter& waiter = Queue(want);
+  Pass(absl::Milliseconds(100));
+  DeliverGrant({.grant = kFirst, .attempt = 1, .token = kToken, .lease = absl::Milliseconds(800)});
+  ASSERT_EQ(waiter.state, State::kGranted);
+  EXPECT_LT(state().next_request_at(), state().next_expiry());
+}
+
 // A native acquire that comes after it was given up keeps the lock taken for its whole claim.
 TEST_F(LockStateMarginTest, LengthensNoNativeClaim) {
   const Request acquire =
