@@ -212,6 +212,8 @@ void World::ExcuseIdleness() {
                      std::any_of(plan_.faults.begin(), plan_.faults.end(),
                                  [](const Fault& each) { return each.kind > FaultKind::kCrash; });
   if (moved) handover += kSecond;
+  // It waits for an address that no server has any more, at its next use.
+  if (plan_.Has(FaultKind::kNewAddress)) handover += kSecond;
   // Messages that are lost with a subscription are made up for by the next subscription.
   const bool repaired = LosesNothing(plan_) && !plan_.faults.empty();
   if (repaired) handover += kSecond;
@@ -236,7 +238,7 @@ void World::ExcuseIdleness() {
       turn_ms = std::max(turn_ms, each.turn_ms.value_or(0));
     }
     oracle_.JudgeOrder((turn_ms + 15) * kMilli + 10 * plan_.latest_us * kMicro +
-                       (moved ? kSecond : 0));
+                       (moved || after_faults > 0 ? kSecond : 0));
   }
 }
 
