@@ -40,6 +40,30 @@ TEST_F(Async, IsCancelledIfClientGoesFirst) {
   EXPECT_TRUE(AwaitFree());
 }
 
+// The callback keeps the client's thread from handing the grant out.
+TEST_F(Async, GrantThatComesAsItsClientEndsIsGivenBack) {
+  Client other = Connect(server_->url());
+  std::optional<Lease> held = *SimpleLock(other, "next").Acquire();
+  std::optional<SimpleLock> next(std::in_place, *client_, "next");
+  next->AcquireAsync({}, leases_.Callback());
+  ASSERT_TRUE(Await([&] { return client_->Stats().all.waiting == 1; }));
+  std::promise<void> runs, go_on;
+  lock_->AcquireAsync({}, [&](absl::StatusOr<Lease> lease) {
+    lease = absl::UnknownError("dropped");
+    runs.set_value();
+    go_on.get_future().wait();
+  });
+  runs.get_future().wait();
+  held.reset();
+  ASSERT_TRUE(Await([&] { return server_->Integer({"PTTL", "next"}) > 20'000; })) << "confirmed";
+  next.reset();
+  lock_.reset();
+  client_.reset();
+  EXPECT_TRUE(AwaitFree("next"));
+  go_on.set_value();
+  EXPECT_EQ(leases_.Take().status().code(), absl::StatusCode::kCancelled);
+}
+
 TEST_F(Async, NeverRunsCallbackInsideCall) {
   const std::thread::id caller = std::this_thread::get_id();
   std::atomic<int> told{0};
