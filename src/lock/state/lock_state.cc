@@ -1097,9 +1097,7 @@ void LockState::OnGranted(const NewGrant& news, base::Instant asked, bool is_cla
       // They have been reserved by now, by an unknown command. Counting from the time when one was
       // sent would let the tokens run ahead of the server's clock.
       .reserved = now,
-      // A long margin may leave less of a claim than the usual time.
-      .renew_due = is_claim ? now + std::min(ConfirmAfter(news.lease), (deadline - now) / 2)
-                            : RenewDue(terms, asked),
+      .renew_due = is_claim ? ConfirmDue(news.lease, deadline, now) : RenewDue(terms, asked),
   });
   const bool others = pending.queued || news.others > 0;
   NoteGranted(news, others);

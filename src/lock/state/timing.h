@@ -106,6 +106,10 @@ inline absl::Duration HeartbeatInterval(absl::Duration lease, absl::Duration lon
 inline absl::Duration ConfirmAfter(absl::Duration claim) {
   return std::min(absl::Milliseconds(100), Scaled(claim, 1, 20));
 }
+// The same; a long margin may leave little of the claim.
+inline base::Instant ConfirmDue(absl::Duration claim, base::Instant deadline, base::Instant now) {
+  return now + std::min(ConfirmAfter(claim), (deadline - now) / 2);
+}
 
 // The length of a claim. It is longer if the server is far away, but never longer than the lease.
 inline constexpr absl::Duration kShortestClaim = absl::Seconds(2);
