@@ -13,7 +13,7 @@ namespace redlatch::internal {
 namespace {
 
 constexpr size_t kMostCounts = 4096;
-constexpr size_t kMostOfOpenLatches = 256;
+constexpr ptrdiff_t kMostOfOpenLatches = 256;
 constexpr size_t kCountsAtOnce = 128;
 constexpr absl::Duration kCountsTimeout = absl::Milliseconds(250);
 constexpr absl::Duration kBackoff = absl::Seconds(1);
@@ -162,8 +162,9 @@ bool Counts::TakeResult(const Count& count, const Result& result) {
   // This server has not received the count, and perhaps earlier ones neither.
   if (missing && !RepeatsAll()) MarkAll();
   const bool more = text.ends_with(" look 1");
-  const bool latest = Latest() != nullptr && count.id == Latest()->count.id;
-  const bool more_to_tell = more && latest && !RepeatsAll();
+  const Record* const latest = Latest();
+  const bool more_to_tell =
+      more && latest != nullptr && count.id == latest->count.id && !RepeatsAll();
   const bool opened = !missing && !more && text.starts_with("0 ");
   if (reply != nullptr && !opened) return more_to_tell;
   for (size_t i = counts_.size(); i-- > 0;) {
@@ -175,10 +176,9 @@ bool Counts::TakeResult(const Count& count, const Result& result) {
       counts_.erase(counts_.begin() + static_cast<ptrdiff_t>(i));
     }
   }
-  const auto is_open = [](const Record& its) { return its.open; };
-  while (static_cast<size_t>(std::ranges::count_if(counts_, is_open)) > kMostOfOpenLatches) {
-    counts_.erase(std::ranges::find_if(counts_, is_open));
-  }
+  auto open = std::ranges::count(counts_, true, &Record::open);
+  std::erase_if(counts_,
+                [&](const Record& its) { return its.open && open-- > kMostOfOpenLatches; });
   return more_to_tell;
 }
 

@@ -37,7 +37,7 @@ class Counts {
   // The number of the connection; every new connection has another one.
   uint64_t era() const;
   // Adds a count that was sent in era `sent_in` or later. From then on the latest count is repeated
-  // every `pace`, to notice a failover, until the latch is known to be open or gone. Those of open
+  // every `pace`, to notice a failover, until the latch is known to be open or gone. Counts of open
   // latches are repeated only on new connections.
   void Add(Count count, uint64_t sent_in, absl::Duration pace);
   // A connection is new: repeats all counts that it concerns.
@@ -53,7 +53,7 @@ class Counts {
     uint64_t number = 0;  // identifies this record
     uint64_t era = 0;
     bool repeat = false;  // as all are after a failover
-    bool open = false;    // so the server has said of the latch, and its successor may not know it
+    bool open = false;    // the latch, at this server; its successor may not know of the count
   };
   // The counts that are being repeated.
   struct Round {

@@ -11,7 +11,7 @@
   --seeds N              how many seeds the simulator may try for each (default 5000)
   --jobs N               how many of them at a time (default: one for each processor)
 
-First the simulator tries 300 seeds, then the unit tests run, and then the simulator tries the other seeds, unless one
+First the simulator tries 300 seeds, then the tests run, and then the simulator tries the other seeds, unless one
 has failed. The results are in docs/mutants.md alone, which is rewritten after each step, so a run that was stopped
 goes on where it was. A figure is current if the commit that it names has this fault and the present src/, include/ and
 lua/, and no uncommitted changes (a plus sign). Seeds that fail with the unchanged sources are ignored.
@@ -28,7 +28,8 @@ A file of mutants:
   path/of/another/source
   ...
   test program Suite.Name
-    the test that must find it, if it is one that needs a real server
+
+The last line names the test that must find the fault, if that test needs a real server.
 
 Scripts are not compiled: the simulator's Redis runs the changed text in place of the embedded one.
 """
@@ -207,7 +208,7 @@ def watch(command, pattern, limit, environment, take):
 def unit_failure(environment, what, last=None):
     """The first test that fails. Most mutants are found before the other programs are built."""
     programs = [(program, '-' + EXCEPT) for program in UNIT_PROGRAMS[what]]
-    for program, tested in programs + [last] * bool(last):
+    for program, tested in programs + ([last] if last else []):
         build(program)
         tests = []
         code = watch([BUILD / program, '--gtest_brief=1', '--gtest_fail_fast', f'--gtest_filter={tested}'],
@@ -346,7 +347,7 @@ def write_page(mutants, rows):
             for name in mutants if rows.get(name)}
     lines = ['# Mutants', '',
              'Each mutant is a copy of redlatch with one planted fault, which the tests must find. The simulator finds',
-             f'{share(["simulator"])} of those that it tried, the unit tests and tests of scripts',
+             f'{share(["simulator"])} of those that it tried, the tests',
              f'{share(["tests"])}, and one of them or both {share(COLUMNS)}.', '',
              'The table names the first seed of `./dev sim` that failed, with what was broken, and the first test that',
              'failed, each with the commit at which it ran; a plus sign stands for uncommitted changes. The faults are',

@@ -38,6 +38,7 @@ class FakeServer {
   // How many connections it has accepted so far.
   int connections() const;
 
+  // Returns true if it asks for that script, by its digest or as text.
   static bool Runs(const Asked& asked, const LuaScript& script) {
     const auto& command = asked.command;
     return command.size() > 1 && (command[1] == script.sha1 || command[1] == script.body);

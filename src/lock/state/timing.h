@@ -106,7 +106,7 @@ inline absl::Duration HeartbeatInterval(absl::Duration lease, absl::Duration lon
 inline absl::Duration ConfirmAfter(absl::Duration claim) {
   return std::min(absl::Milliseconds(100), Scaled(claim, 1, 20));
 }
-// The same; a long margin may leave little of the claim.
+// When that is. A long margin may leave so little of the claim that it must be sooner.
 inline base::Instant ConfirmDue(absl::Duration claim, base::Instant deadline, base::Instant now) {
   return now + std::min(ConfirmAfter(claim), (deadline - now) / 2);
 }

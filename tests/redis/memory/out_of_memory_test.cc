@@ -74,7 +74,7 @@ struct Spared {
   const int of_threads = threads_allocations_left.exchange(-1);
 };
 
-// If there was no memory for a message, an observer learns what it said at its next heartbeat.
+// If there was no memory for a message, the observer asks at its next heartbeat, 10 s later.
 bool AwaitHeartbeat(const std::function<bool()>& condition) {
   return Await(condition, absl::Seconds(20));
 }

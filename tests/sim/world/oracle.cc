@@ -12,8 +12,9 @@ namespace redlatch::sim {
 
 namespace {
 
+// A thread may be late by that.
+constexpr int64_t kMoment = 2 * kMilli;
 // Threads of a process that was stopped may take this long to notice what they missed.
-constexpr int64_t kMoment = 2 * kMilli;  // that a thread may be late
 constexpr int64_t kAwakens = kSecond;
 // Within that time, clients repeat the counts that a server lost.
 constexpr int64_t kCountsReturn = 15 * kSecond;
@@ -508,7 +509,7 @@ bool Oracle::MayEnter(const Object& object, const Request& request) const {
   for (const auto& [id, hold] : object.holds) {
     if (!KeepsOut(hold)) continue;
     permits += hold.permits;
-    // A holder of Redisson's is a thread of one client.
+    // To Redisson, an owner is a thread of one client.
     const bool same =
         hold.owner == request.owner && (hold.process == request.process || !uses_redisson_);
     const bool may_share = request.mode == Mode::kPermits || same ||

@@ -177,7 +177,8 @@ class Oracle {
   }
   // As LostData(), for a server whose replicas may lack its grants: for holds that replicas need
   // not confirm, or that no quarantine protects. Tokens still grow, but a client that had an object
-  // may continue with its tokens. `keeps_latches`: it has them, though it may lack counts.
+  // may continue with its tokens. `keeps_latches`: the server has all latches, but it may lack
+  // counts.
   void FailedOver(int64_t until, bool acks_protect, bool quarantine_protects, bool keeps_latches);
   // Waiting before that moment is not judged: for this object, or by this process.
   void Excuse(const std::string& name, int64_t until) {
@@ -191,8 +192,8 @@ class Oracle {
   // For how long objects were held or wanted, and how much of that was judged.
   int64_t used() const { return used_; }
   int64_t judged() const { return judged_; }
-  // How long an object may have waiters and no owner; and how long at most after faults, until all
-  // clients have found what is lost.
+  // How long an object may have waiters and no owner: usually; and soon after a fault, while
+  // clients still find out what is lost.
   void SetLongestIdle(int64_t settled, int64_t longest) {
     settled_idle_ = settled;
     longest_idle_ = longest;

@@ -157,17 +157,17 @@ enum class Faults : uint8_t {
   kAlike,        // all are of one kind
   kLoseNothing,  // see LosesNothing()
   kPass,         // clients and servers continue afterwards, with all their data
-  kApart,        // clients end, or servers fail over, one by one, and nothing else is wrong
+  kAlone,        // clients end, or servers fail over, one by one, and nothing else is wrong
 };
 
 FaultKind AnyFault(Random& random, const Plan& plan, Faults which) {
   constexpr FaultKind kPassing[] = {
       FaultKind::kHoldUp, FaultKind::kHoldDown, FaultKind::kCut,   FaultKind::kPartition,
       FaultKind::kDelay,  FaultKind::kSwallow,  FaultKind::kPause, FaultKind::kStopServer};
-  const bool alike = which == Faults::kAlike || which == Faults::kApart;
+  const bool alike = which == Faults::kAlike || which == Faults::kAlone;
   if (alike && !plan.faults.empty()) return plan.faults[0].kind;
   if (which == Faults::kPass) return kPassing[random.Below(std::size(kPassing))];
-  if (which == Faults::kApart) {
+  if (which == Faults::kAlone) {
     return Replicated(plan.group) && random.OneIn(2) ? FaultKind::kFailover : FaultKind::kCrash;
   }
   if (which == Faults::kLoseNothing) {
@@ -176,15 +176,15 @@ FaultKind AnyFault(Random& random, const Plan& plan, Faults which) {
   return static_cast<FaultKind>(random.Below(static_cast<uint64_t>(FaultKind::kCount)));
 }
 
-// Faults come at any time until `span_ms`; those of kApart come far apart.
+// Faults come at any time until `span_ms`; those of kAlone are far apart.
 void AddFaults(Random& random, Plan& plan, const PlanLimits& limits, Faults which,
                int64_t span_ms) {
   const bool few = which == Faults::kAny || which == Faults::kAlike;
-  const bool apart = which == Faults::kApart;
-  const uint64_t count = few ? 1 + random.Below(random.OneIn(3) ? 12 : 4) : apart ? 5 : 12;
+  const bool alone = which == Faults::kAlone;
+  const uint64_t count = few ? 1 + random.Below(random.OneIn(3) ? 12 : 4) : alone ? 5 : 12;
   for (int tries = 0; plan.faults.size() < count && tries < 1000; ++tries) {
     const auto nth = static_cast<int64_t>(plan.faults.size());
-    const Fault fault{.at_ms = apart ? 500 + nth * 6500 : random.Between(0, span_ms),
+    const Fault fault{.at_ms = alone ? 500 + nth * 6500 : random.Between(0, span_ms),
                       .kind = AnyFault(random, plan, which),
                       .client = static_cast<int>(random.Below(plan.clients.size())),
                       .server = static_cast<int>(random.Below(static_cast<uint64_t>(plan.servers))),
@@ -559,9 +559,9 @@ Plan MakeOwnPlan(Random& random, const PlanLimits& limits) {
   if (plan.brief) which = Faults::kPass;
   // Clients that end give back what they cache, and repeat what a failover loses. No other fault
   // explains then why a lock stays taken.
-  const bool apart = random.OneIn(8) && unprotected && all_faults && !plan.brief;
-  if (apart) {
-    which = Faults::kApart;
+  const bool alone = random.OneIn(8) && unprotected && all_faults && !plan.brief;
+  if (alone) {
+    which = Faults::kAlone;
     plan.late_one_in = plan.latest_us = 0;
     for (SharedObject& each : plan.objects) {
       each.stop_margin_ms = each.grace_ms = 0;
@@ -569,14 +569,14 @@ Plan MakeOwnPlan(Random& random, const PlanLimits& limits) {
     }
   }
   // Longer leases have later heartbeats, which do not replace a lost message too soon.
-  if (plan.brief || apart || (which == Faults::kLoseNothing && unprotected)) {
+  if (plan.brief || alone || (which == Faults::kLoseNothing && unprotected)) {
     for (SharedObject& each : plan.objects) {
-      each.lease_ms = apart ? 10'000 : 30'000;
+      each.lease_ms = alone ? 10'000 : 30'000;
       if (each.at_most_ms > 0) each.at_most_ms = std::max(each.at_most_ms, each.lease_ms);
     }
   }
   const bool soon = which == Faults::kLoseNothing || which == Faults::kPass;
-  const int64_t span_ms = apart  ? 30'000
+  const int64_t span_ms = alone  ? 30'000
                           : soon ? OneOf(faults, {100, 2000})
                                  : OneOf(faults, {500, 3000, 15'000, 30'000});
   AddClients(clients, plan, {.native = random.OneIn(2), .patient = random.OneIn(4)},

@@ -17,20 +17,15 @@ namespace {
 
 using support::FakeServer;
 
-std::string Bulk(const std::string& text) {
-  return absl::StrCat("$", text.size(), "\r\n", text, "\r\n");
-}
-
 TEST(CountDownLatch, OpenerWakesAllWindowsOfWaiters) {
   std::mutex mu;
   std::vector<std::string> ids;
   FakeServer server([&](const FakeServer::Asked& asked) -> std::optional<std::string> {
-    if (asked.command[0] != "EVALSHA") return FakeServer::Polite(asked);
-    if (asked.command[1] == lua::kLatchCreate.sha1) return Bulk("made 1");
-    if (asked.command[1] != lua::kLatchCountDown.sha1) return FakeServer::Polite(asked);
+    if (FakeServer::Runs(asked, lua::kLatchCreate)) return FakeServer::Bulk("made 1");
+    if (!FakeServer::Runs(asked, lua::kLatchCountDown)) return FakeServer::Polite(asked);
     const std::lock_guard lock(mu);
     ids.push_back(asked.command[9]);
-    return Bulk(ids.size() < 3 ? "0 1000 look 1" : "0 1000");
+    return FakeServer::Bulk(ids.size() < 3 ? "0 1000 look 1" : "0 1000");
   });
   const absl::StatusOr<Client> client = Client::Connect(server.url());
   ASSERT_TRUE(client.ok()) << client.status();
@@ -41,20 +36,19 @@ TEST(CountDownLatch, OpenerWakesAllWindowsOfWaiters) {
 }
 
 // The old server answers a count; before the thread notes that, the client has a new connection.
-TEST(CountDownLatch, CountIsRepeatedIfItsAnswerIsNotedAfterAFailover) {
+TEST(CountDownLatch, CountIsRepeatedIfItsAnswerIsNotedAfterFailover) {
   internal::Counts* counts = nullptr;
   std::string first;
   std::atomic<int> sent{0};
   FakeServer server([&](const FakeServer::Asked& asked) -> std::optional<std::string> {
-    if (asked.command[0] != "EVALSHA") return FakeServer::Polite(asked);
-    if (asked.command[1] == lua::kLatchCreate.sha1) return Bulk("made 1");
-    if (asked.command[1] != lua::kLatchCountDown.sha1) return FakeServer::Polite(asked);
+    if (FakeServer::Runs(asked, lua::kLatchCreate)) return FakeServer::Bulk("made 1");
+    if (!FakeServer::Runs(asked, lua::kLatchCountDown)) return FakeServer::Polite(asked);
     if (first.empty()) {
       first = asked.command[9];
       counts->RepeatAll();
     }
     if (asked.command[9] == first) ++sent;
-    return Bulk("1 1000");
+    return FakeServer::Bulk("1 1000");
   });
   const absl::StatusOr<Client> client = Client::Connect(server.url());
   ASSERT_TRUE(client.ok()) << client.status();
@@ -65,16 +59,16 @@ TEST(CountDownLatch, CountIsRepeatedIfItsAnswerIsNotedAfterAFailover) {
 }
 
 // It may have been executed, and a waiter told so, before a failover lost it.
-TEST(CountDownLatch, CountAfterAnUnansweredOneIsOneOfTheFirst) {
+TEST(CountDownLatch, RepeatOfUnansweredCountIsPlacedFirst) {
   std::mutex mu;
   std::vector<std::vector<std::string>> counts;
   FakeServer server([&](const FakeServer::Asked& asked) -> std::optional<std::string> {
-    if (FakeServer::Runs(asked, lua::kLatchCreate)) return Bulk("made 1");
+    if (FakeServer::Runs(asked, lua::kLatchCreate)) return FakeServer::Bulk("made 1");
     if (!FakeServer::Runs(asked, lua::kLatchCountDown)) return FakeServer::Polite(asked);
     const std::lock_guard lock(mu);
     counts.emplace_back(asked.command.begin() + 9, asked.command.end());
     if (counts.size() == 1) return std::nullopt;
-    return Bulk("0 1000");
+    return FakeServer::Bulk("0 1000");
   });
   const absl::StatusOr<Client> client = Client::Connect(server.url());
   ASSERT_TRUE(client.ok()) << client.status();

@@ -14,16 +14,14 @@ using support::FakeServer;
 
 // The old server answers the release; before the thread notes that, the client has a new
 // connection.
-TEST(ConfirmedReleases, ReleaseIsRepeatedIfItsAnswerIsNotedAfterAFailover) {
+TEST(ConfirmedReleases, ReleaseIsRepeatedIfItsAnswerIsNotedAfterFailover) {
   ConfirmedReleases* releases = nullptr;
   std::atomic<int> released{0};
   FakeServer server([&](const FakeServer::Asked& asked) -> std::optional<std::string> {
-    if (!asked.command[0].starts_with("EVAL")) return FakeServer::Polite(asked);
-    const auto runs = [&](const LuaScript& script) {
-      return asked.command[1] == script.sha1 || asked.command[1] == script.body;
-    };
-    if (runs(lua::kReentrantAcquire)) return FakeServer::Bulk("granted 1 30000 0");
-    if (!runs(lua::kReentrantRelease)) return FakeServer::Polite(asked);
+    if (FakeServer::Runs(asked, lua::kReentrantAcquire)) {
+      return FakeServer::Bulk("granted 1 30000 0");
+    }
+    if (!FakeServer::Runs(asked, lua::kReentrantRelease)) return FakeServer::Polite(asked);
     if (++released == 1) releases->RepeatAll();
     return FakeServer::Bulk("released");
   });

@@ -19,7 +19,7 @@ class CountsTest : public ::testing::Test {
     counts_.Add({.latch = {.keys = KeySet("l"), .owner = "o"}, .id = id, .n = 1, .when = when},
                 sent_in, /*pace=*/absl::ZeroDuration());
   }
-  // The ids of what is sent now.
+  // Returns the ids of the counts that are sent now.
   std::vector<std::string> Send() {
     jobs_ = counts_.TakeDue();
     std::vector<std::string> ids;
@@ -60,14 +60,14 @@ TEST_F(CountsTest, RepeatsLastUntilServerOfThatTimeHasAnswered) {
   EXPECT_THAT(Send(), ElementsAre("b"));
 }
 
-TEST_F(CountsTest, AnswerOfServerThatIsLostMeanwhileIsRepeated) {
+TEST_F(CountsTest, CountAnsweredByFormerServerIsRepeated) {
   counts_.RepeatAll();
   Add("a", 10, 0);
   Add("b", 20, 1);
   EXPECT_THAT(Send(), ElementsAre("a"));
 }
 
-TEST_F(CountsTest, CountAtTheNewServerIsLaterWhateverItsClockSays) {
+TEST_F(CountsTest, CountAtNewServerIsLaterWhateverItsClockSays) {
   Add("a", 20, 0);
   counts_.RepeatAll();
   Send();
@@ -76,7 +76,7 @@ TEST_F(CountsTest, CountAtTheNewServerIsLaterWhateverItsClockSays) {
   EXPECT_THAT(Send(), ElementsAre("b"));
 }
 
-TEST_F(CountsTest, ThoseOfOpenLatchAreRepeatedOnlyByNewConnections) {
+TEST_F(CountsTest, CountsOfOpenLatchAreRepeatedOnlyOnNewConnections) {
   Add("a", 10, 0);
   Send();
   Answer("0 1000");
@@ -89,7 +89,7 @@ TEST_F(CountsTest, ThoseOfOpenLatchAreRepeatedOnlyByNewConnections) {
   EXPECT_THAT(Send(), ElementsAre("a"));
 }
 
-TEST_F(CountsTest, FewOfOpenLatchesAreKept) {
+TEST_F(CountsTest, LatestCountsOfOpenLatchesAreKept) {
   for (int i = 0; i < 300; ++i) Add(absl::StrCat(i), 10, 0);
   Send();
   Answer("0 1000");

@@ -25,8 +25,8 @@ struct Ran {
 class Server {
  public:
   std::atomic<bool> up{true};
-  std::atomic<bool> falls{false};  // it is down after the next script
-  std::atomic<int> refusals{0};    // so often it refuses for now to be told of an end
+  std::atomic<bool> falls{false};  // it goes down with the next script
+  std::atomic<int> refusals{0};    // how many times it will say BUSY if it is told of an end
 
   void Answer(const LuaScript& script, Reply reply) {
     const std::lock_guard lock(mu_);

@@ -17,7 +17,7 @@ struct QuorumNode : ::testing::Test {
     keys.insert(keys.end(), own.begin(), own.end());
     return server_->Eval(script, keys, args).text;
   }
-  // So much later than the node's clock when it runs the next script.
+  // What the node's clock shows when it runs the next script, and that much more.
   std::string Clock(int64_t ahead_us = 0) const {
     return absl::StrCat(server_->clock() + 50 + ahead_us);
   }

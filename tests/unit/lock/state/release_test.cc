@@ -225,12 +225,12 @@ TEST_F(LockStateReleaseTest, OptionsOutliveEventThatEndsHold) {
   EXPECT_FALSE(options.expired()) << "a user's destructor would run under the entry's mutex";
 }
 
-// Until when a release is repeated: nothing may be left at the server then.
+// When the repeats end, nothing may be left at the server.
 TEST_F(LockStateReleaseTest, LastsAsLongAsServerMayHaveTheGrant) {
   struct Case {
     const char* what;
     Want want;
-    std::function<void(Waiter&)> events;  // the last of them leads to the latest end
+    std::function<void(Waiter&)> events;  // the time counts from the last of them
     absl::Duration more = kLease;
   };
   const Want manual = {.lease = 2 * kLease, .manual = true};
