@@ -27,6 +27,7 @@ class Server {
   std::atomic<bool> up{true};
   std::atomic<bool> falls{false};  // it goes down with the next script
   std::atomic<int> refusals{0};    // how many times it will say BUSY if it is told of an end
+  std::atomic<bool> keeps{false};  // the next acquire goes unanswered until it breaks
 
   void Answer(const LuaScript& script, Reply reply) {
     const std::lock_guard lock(mu_);
@@ -35,6 +36,15 @@ class Server {
   std::vector<Ran> ran() const {
     const std::lock_guard lock(mu_);
     return ran_;
+  }
+  void Break() {
+    late_->results[0] = redis::MarkMayHaveExecuted(absl::UnavailableError("cut"));
+    std::exchange(late_->done, nullptr)();
+  }
+  bool HasRun(const LuaScript& script) const {
+    const std::vector<Ran> all = ran();
+    return std::any_of(all.begin(), all.end(),
+                       [&](const Ran& each) { return each.script == script.name; });
   }
   // Returns true if it was told that a hold has ended.
   bool WasTold(std::string_view hold) const {
@@ -48,6 +58,11 @@ class Server {
     FakeNodeEvents events;
     events.connect = [this] { return Reachable(); };
     events.run = [this](const redis::ScriptCall& call) { return Run(call); };
+    events.keeps = [this](const redis::ScriptCall& call, redis::InFlight& in_flight) {
+      if (call.script->name != lua::kQuorumAcquire.name || !keeps.exchange(false)) return false;
+      late_ = &in_flight;
+      return true;
+    };
     return events;
   }
 
@@ -81,6 +96,7 @@ class Server {
   mutable std::mutex mu_;
   std::map<std::string, Reply> answers_;
   std::vector<Ran> ran_;
+  redis::InFlight* late_ = nullptr;
 };
 
 struct QuorumAftermath : FakeQuorumTest {
@@ -130,6 +146,16 @@ TEST_F(QuorumAftermath, LateNodeIsToldToRefuseFailedTry) {
   servers_[0].Answer(lua::kQuorumAcquire, Text("busy 1000"));
   last_.Answer(lua::kQuorumAcquire, redis::MarkMayHaveExecuted(absl::UnavailableError("cut")));
   EXPECT_FALSE(Acquires());
+  ExpectRefusal(last_.ran().back());
+}
+
+TEST_F(QuorumAftermath, NodeWhoseConnectionBreaksAfterReleaseIsToldToRefuse) {
+  last_.keeps = true;
+  EXPECT_TRUE(Acquires());
+  EXPECT_TRUE(Releases());
+  EXPECT_FALSE(last_.HasRun(lua::kQuorumCancel));
+  last_.Break();
+  ASSERT_TRUE(support::Await([this] { return last_.HasRun(lua::kQuorumCancel); }));
   ExpectRefusal(last_.ran().back());
 }
 
@@ -215,6 +241,27 @@ TEST_F(QuorumAftermath, NodeThatLostGrantIsHealed) {
   EXPECT_GT(std::stoll(healed.args[2]), 0);
   EXPECT_EQ(healed.args[3], "5");
   EXPECT_EQ(servers_[0].ran().back().script, lua::kQuorumRenew.name);
+}
+
+TEST_F(QuorumAftermath, NodeThatDidNotAnswerHealIsToldToRefuse) {
+  EXPECT_TRUE(Acquires());
+  last_.Answer(lua::kQuorumRenew, Text("not_held"));
+  last_.Answer(lua::kQuorumRaise, redis::MarkMayHaveExecuted(absl::UnavailableError("cut")));
+  Run(*quorum_, internal::RenewRequest());
+  ASSERT_TRUE(last_.HasRun(lua::kQuorumRaise));
+  EXPECT_TRUE(Releases());
+  ExpectRefusal(last_.ran().back());
+}
+
+TEST_F(QuorumAftermath, NodeThatReturnsIsNotHealedAfterRelease) {
+  EXPECT_TRUE(Acquires());
+  last_.Answer(lua::kQuorumRenew, Text("not_held"));
+  last_.falls = true;
+  Run(*quorum_, internal::RenewRequest());
+  EXPECT_TRUE(Releases());
+  last_.up = true;
+  EXPECT_TRUE(support::Await([this] { return last_.WasTold(grant_); }));
+  EXPECT_FALSE(last_.HasRun(lua::kQuorumRaise));
 }
 
 }  // namespace

@@ -23,6 +23,9 @@ struct FakeNodeEvents {
   };
   std::function<absl::StatusOr<redis::Reply>(const redis::ScriptCall&)> run =
       [](const redis::ScriptCall&) { return absl::UnavailableError("it is down"); };
+  // True: the test ends that call itself.
+  std::function<bool(const redis::ScriptCall&, redis::InFlight&)> keeps =
+      [](const redis::ScriptCall&, redis::InFlight&) { return false; };
   bool has_slots = false;  // channels are one for each key
 };
 
@@ -43,6 +46,7 @@ class FakeNode final : public redis::ServerGroup {
   bool Drain(base::Instant) override { return true; }
   absl::Status Post(const redis::ScriptCall& call, redis::InFlight& in_flight) override {
     if (absl::Status status = on_.connect(); !status.ok()) return status;
+    if (on_.keeps(call, in_flight)) return absl::OkStatus();
     in_flight.results[0] = on_.run(call);
     std::exchange(in_flight.done, nullptr)();
     return absl::OkStatus();

@@ -34,6 +34,9 @@ struct ClusterTest : ::testing::Test {
       const std::lock_guard lock(mu_);
       redirect_.clear();
     }
+    // It knows nothing of the latest epoch, in which slots have moved.
+    std::atomic<bool> behind = false;
+    std::atomic<int> views = 0;  // how often it was asked who has which slots
     std::vector<std::string> asked() const {
       const std::lock_guard lock(mu_);
       return asked_;
@@ -47,7 +50,10 @@ struct ClusterTest : ::testing::Test {
     std::string Answer(const ClusterTest& test, const FakeServer::Asked& asked) {
       const auto bulk = FakeServer::Bulk;
       const std::string& verb = asked.command[0];
-      if (verb == "CLUSTER") return test.View(asked.command[1]);
+      if (verb == "CLUSTER") {
+        if (asked.command[1] == "SLOTS") ++views;
+        return test.View(asked.command[1], behind);
+      }
       if (verb == "HELLO") {
         return "*4\r\n" + bulk("mode") + bulk("cluster") + bulk("role") + bulk("master");
       }
@@ -75,14 +81,16 @@ struct ClusterTest : ::testing::Test {
     return absl::StrCat("*3\r\n:", first, "\r\n:", last, "\r\n*3\r\n", FakeServer::Bulk(address[0]),
                         ":", address[1], "\r\n", FakeServer::Bulk(node.address()));
   }
-  // Both nodes agree: the first has all slots but one, until all have moved.
-  std::string View(const std::string& what) const {
-    if (what == "SLOTS" && all_moved_) return "*1\r\n" + Range(0, kSlots - 1, second_);
+  // The first node has all slots but one, until they have moved.
+  std::string View(const std::string& what, bool behind) const {
+    const bool moved = all_moved_ && !behind;
     if (what == "SLOTS") {
-      return "*2\r\n" + Range(0, kSlots - 2, first_) + Range(kSlots - 1, kSlots - 1, second_);
+      return "*2\r\n" + Range(0, kSlots - 2, moved ? second_ : first_) +
+             Range(kSlots - 1, kSlots - 1, moved ? first_ : second_);
     }
     if (what != "INFO") return "-ERR unknown subcommand\r\n";
-    return FakeServer::Bulk("cluster_state:ok\r\ncluster_current_epoch:1\r\n");
+    return FakeServer::Bulk(
+        absl::StrCat("cluster_state:ok\r\ncluster_current_epoch:", moved ? 2 : 1, "\r\n"));
   }
 
   void Get() {
@@ -137,6 +145,22 @@ TEST_F(ClusterTest, ChannelOfMovedSlotIsSubscribedAtNewOwner) {
   first_.Redirect("MOVED", second_);
   Get();
   EXPECT_TRUE(support::Await([&] { return second_.WasAsked(subscribe); }));
+}
+
+TEST_F(ClusterTest, NodeThatIsBehindIsNotBelieved) {
+  all_moved_ = true;
+  Get();
+  const int views = second_.views;
+  first_.behind = true;
+  second_.Redirect("MOVED", first_);
+  Get();
+  second_.Serve();
+  ASSERT_TRUE(support::Await([&] { return second_.views > views; }));
+  const auto asked = [this] { return second_.asked().size(); };
+  EXPECT_TRUE(support::Await([&, before = asked()] {
+    Get();
+    return asked() > before;
+  }));
 }
 
 }  // namespace
