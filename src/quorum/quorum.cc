@@ -949,7 +949,10 @@ Result Quorum::GrantedByMessage(const Running& one) {
 
 Result Quorum::NotGranted(Running& one) {
   const std::vector<NodeResult>& results = one.calls.results;
-  if (!MayGiveBack(one)) return GrantedByMessage(one);
+  // Its release may have been forced since a majority granted it by message.
+  const auto gone =
+      static_cast<size_t>(std::ranges::count(results, NodeResult::Kind::kGone, &NodeResult::kind));
+  if (gone < majority() && !MayGiveBack(one)) return GrantedByMessage(one);
   NodeSet given_back = 0;
   NodeSet unknown = 0;
   for (size_t node = 0; node < results.size(); ++node) {

@@ -318,7 +318,9 @@ void Oracle::Leaving(uint64_t id) {
   if (hold != object.holds.end()) {
     object.left[hold->second.process] = kernel_.now();
     const auto line = object.waiting.find({hold->second.process, hold->second.mode});
-    if (line != object.waiting.end()) line->second.latest = kernel_.now();
+    if (line != object.waiting.end()) {
+      line->second.latest = std::max(kernel_.now(), object.asks_from[hold->second.process]);
+    }
     object.holds.erase(hold);
   }
   object.idle_since = kernel_.now();

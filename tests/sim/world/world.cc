@@ -308,7 +308,9 @@ void World::CheckKeys(bool all_gone) {
     // Keys that passed at an earlier time pass now.
     CheckedKeys& last = checked_[host.get()];
     if (!all_gone && last.changed == keys.last_change() && last.at_ms <= now_ms) continue;
-    last = {.changed = keys.last_change(), .at_ms = now_ms};
+    last = {.changed = keys.last_change(),
+            .at_ms = now_ms,
+            .latest_ms = std::max(last.latest_ms, now_ms)};
     std::string first;  // of the keys that break the promise, so that equal runs report the same
     int64_t its_expiry = 0;
     keys.ForEach([&](const std::string& key, int64_t expiry, const Value&) {
@@ -323,7 +325,7 @@ void World::CheckKeys(bool all_gone) {
       if (broken && (first.empty() || key < first)) first = key, its_expiry = expiry;
     });
     if (plan_.hour && !all_gone) CheckSize(*host);
-    if (!UsesRedisson(plan_)) CheckCompanions(keys);
+    if (!UsesRedisson(plan_)) CheckCompanions(keys, last.latest_ms);
     if (first.empty()) continue;
     if (all_gone && LongestTtl(first) <= kLongestLeft) {
       return oracle_.Violated(absl::StrCat("P6: the key ", first, " is left behind"));
@@ -335,8 +337,9 @@ void World::CheckKeys(bool all_gone) {
   }
 }
 
-// P6: what belongs to a lock's key does not end before it.
-void World::CheckCompanions(const Keyspace& keys) {
+// P6: what belongs to a lock's key does not end before it. What had ended by `latest_ms` may be
+// back after the clock was set back; scripts rebuild or ignore it.
+void World::CheckCompanions(const Keyspace& keys, int64_t latest_ms) {
   namespace kinds = internal::kinds;
   for (const SharedObject& each : plan_.objects) {
     for (const std::string& name : each.Names()) {
@@ -346,7 +349,7 @@ void World::CheckCompanions(const Keyspace& keys) {
       for (const std::string_view suffix : {kinds::kHoldsSuffix, kinds::kWriteHoldsSuffix,
                                             kinds::kCountedSuffix, kinds::kLeaderSuffix}) {
         const int64_t its = keys.Expiry(internal::AuxiliaryKey(main, suffix));
-        if (its >= expiry) continue;
+        if (its >= expiry || its <= latest_ms) continue;
         oracle_.Violated(absl::StrCat("P6: the ", std::string(suffix), " of ", name, " ends ",
                                       expiry - its, " ms before it"));
       }

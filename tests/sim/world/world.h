@@ -65,7 +65,7 @@ class World {
   void CheckChangedKeys();
   int64_t LongestTtl(const std::string& key) const;
   void CheckKeys(bool all_gone);
-  void CheckCompanions(const Keyspace& keys);
+  void CheckCompanions(const Keyspace& keys, int64_t latest_ms);
   void CheckSize(Host& host);
   void CheckNothingHeld();
   bool IsOfLatch(const std::string& key) const;
@@ -78,8 +78,9 @@ class World {
   void ExcuseIdleness();
 
   struct CheckedKeys {
-    uint64_t changed = 0;  // the last change that CheckKeys() has seen
-    int64_t at_ms = 0;     // when, by the server's clock
+    uint64_t changed = 0;   // the last change that CheckKeys() has seen
+    int64_t at_ms = 0;      // when, by the server's clock
+    int64_t latest_ms = 0;  // the largest such time
   };
 
   const Plan& plan_;

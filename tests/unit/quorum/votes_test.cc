@@ -161,6 +161,14 @@ TEST_F(QuorumVotes, GrantByMessageIsNotGivenBackByLaterRoundsThatFail) {
   }
 }
 
+TEST_F(QuorumVotes, GrantByMessageWhoseReleaseWasForcedIsOver) {
+  Asks();
+  Votes(0, 50);
+  Votes(1, 50);
+  meanwhile_ = [](size_t) { return "gone"; };
+  EXPECT_TRUE(std::holds_alternative<internal::AcquireCancelled>(Asks()));
+}
+
 TEST_F(QuorumVotes, RoundEndsWhenMessagesHaveGranted) {
   meanwhile_ = [&](size_t node) {
     if (node == 1) Votes(0, 50);
