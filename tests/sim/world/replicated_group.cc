@@ -215,8 +215,15 @@ void ReplicatedGroup::LostHolds(size_t before, bool acks_protect, bool quarantin
         return each.kind == Kind::kLatch && old.Has(plan.KeyOf(each)) &&
                !chosen.Has(plan.KeyOf(each));
       });
-  world_.oracle.FailedOver(now() + LongestLease(plan) + 100 * kMilli, acks_protect,
-                           quarantine_protects && plan.quarantine_ms > 0, keeps_latches);
+  const int64_t until = now() + LongestLease(plan) + 100 * kMilli;
+  world_.oracle.FailedOver(until, acks_protect, quarantine_protects && plan.quarantine_ms > 0,
+                           keeps_latches);
+  if (!plan.brief) return;
+  // No server was to fail, but several faults together had the same effect. What was released last
+  // may be held for a lease.
+  for (const SharedObject& object : plan.objects) {
+    for (const std::string& name : object.Names()) world_.oracle.Excuse(name, until);
+  }
 }
 
 void ReplicatedGroup::GoDown(Host& host, bool silently) {
