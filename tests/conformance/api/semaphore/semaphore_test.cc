@@ -72,6 +72,14 @@ TEST_P(SemaphorePermit, MoveTransfersAndAssignmentReleases) {
   EXPECT_TRUE(AwaitFree(*thirds_, kCapacity));
 }
 
+TEST_P(SemaphorePermit, TwoAfterAReleaseAreHeldAtOnce) {
+  EXPECT_OK(Must(Try(*semaphore_)).Release());
+  EXPECT_TRUE(AwaitFree(*thirds_, kCapacity));
+  const Permit first = Must(Try(*semaphore_));
+  const Permit second = Must(Try(*semaphore_));
+  ExpectHeld(second, 1);
+}
+
 TEST_P(SemaphorePermit, LossOfOneHoldLeavesOthersValid) {
   auto manual = Must(semaphore_->Acquire(1, {.wait = kTestTimeout, .lease = kPermitLease}));
   auto renewed = Must(semaphore_->Acquire(1));
