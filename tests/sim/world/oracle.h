@@ -117,8 +117,11 @@ class Oracle {
     return latches_[name].begun < count && ++latches_[name].begun > 0;
   }
   void Counted(const std::string& name, const Process* process, int64_t count) {
-    ++latches_[name].done_by[process];
-    if (++latches_[name].done == count) latches_[name].open_since = kernel_.now();
+    Latch& latch = latches_[name];
+    ++latch.done_by[process];
+    if (++latch.done == count) latch.open_since = kernel_.now();
+    // The former primary may have got it; an idle client then repeats it at its next use.
+    latch.counted_late |= kernel_.now() < repeats_counts_until_;
   }
   bool IsOpen(const std::string& name) { return latches_[name].open_since != kNever; }
   // It has been open since then, and for longer than a waiter may take to notice.
@@ -136,7 +139,8 @@ class Oracle {
   void LosesCounts(int64_t until, bool for_good);
   // The latch may have been forgotten, or lack counts, since it is older than a loss.
   bool MayLackCounts(const std::string& name) {
-    return (uses_redisson_ ? 0 : latches_[name].used_since) < loses_counts_until_;
+    const Latch& latch = latches_[name];
+    return latch.counted_late || (uses_redisson_ ? 0 : latch.used_since) < loses_counts_until_;
   }
   void UseRedisson() { uses_redisson_ = true; }
 
@@ -251,6 +255,7 @@ class Oracle {
     int64_t begun = 0;
     int64_t done = 0;
     std::map<const Process*, int64_t> done_by;
+    bool counted_late = false;  // soon after a failover
     int64_t open_since = kNever;
   };
   struct Observer {
