@@ -236,6 +236,14 @@ TEST_F(QuorumVote, CancelOfOldAttemptKeepsLaterVote) {
   EXPECT_EQ(Cancels(second_, 1), "left");
 }
 
+TEST_F(QuorumVote, ManualGrantIsRepeatedInItsLastMillisecond) {
+  first_.request.manual = true;
+  first_.request.lease_ms = 100;
+  EXPECT_TRUE(Takes(first_).starts_with("granted "));
+  while (server_->Integer({"PTTL", "orders"}) > 0) server_->Pass(1);
+  EXPECT_TRUE(Takes(first_).starts_with("granted "));
+}
+
 TEST_F(QuorumVote, ReleasedGrantIsNotNext) {
   EXPECT_TRUE(Takes(first_).starts_with("granted "));
   EXPECT_TRUE(GivesBack(first_).starts_with("queued "));
