@@ -67,7 +67,7 @@ def abseil_faults():
 def port_faults():
     port = json.loads(read("packaging/vcpkg/redlatch/vcpkg.json"))
     names = {entry if isinstance(entry, str) else entry["name"] for entry in port["dependencies"]}
-    for library in ("abseil", "hiredis", "openssl"):
+    for library in ("abseil", "openssl"):
         if library not in names:
             yield f"packaging/vcpkg/redlatch/vcpkg.json: lacks {library}"
 

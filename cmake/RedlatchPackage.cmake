@@ -34,8 +34,7 @@ if(REDLATCH_STRIP)
   set(CPACK_PROJECT_CONFIG_FILE "${PROJECT_SOURCE_DIR}/cmake/package/keep_debug.cmake")
 endif()
 
-# A static library is code against the inlined namespace of one Abseil, and the structs of one
-# hiredis: no other version will do.
+# A static library is code against the inlined namespace of one Abseil: no other version will do.
 set(next_abseil "")
 if(absl_VERSION MATCHES "^[0-9]+$")
   math(EXPR next_abseil "${absl_VERSION} + 1")
@@ -44,14 +43,7 @@ else()
   set(development_depends "libabsl-dev")
 endif()
 if(NOT BUILD_SHARED_LIBS)
-  get_target_property(hiredis_include redlatch::hiredis INTERFACE_INCLUDE_DIRECTORIES)
-  file(STRINGS "${hiredis_include}/hiredis/hiredis.h" hiredis_version REGEX "define HIREDIS_(MAJOR|MINOR) ")
-  string(REGEX REPLACE "[^0-9]*([0-9]+)[^0-9]+([0-9]+).*" "\\1;\\2" hiredis_version "${hiredis_version}")
-  list(GET hiredis_version 0 hiredis_major)
-  list(GET hiredis_version 1 hiredis_minor)
-  math(EXPR next_minor "${hiredis_minor} + 1")
-  string(APPEND development_depends ", libhiredis-dev (>= ${hiredis_major}.${hiredis_minor})"
-    ", libhiredis-dev (<< ${hiredis_major}.${next_minor}~), libssl-dev (>= 3)")
+  string(APPEND development_depends ", libssl-dev (>= 3)")
 endif()
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libredlatch-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)

@@ -1,6 +1,6 @@
 # Starting a program of a few milliseconds is mostly loading its shared libraries: linked with the
-# archives of Abseil, hiredis and the C++ library, `redlatch run` takes half the time. Where one of
-# them has no usable archive, all stay shared.
+# archives of Abseil and the C++ library, `redlatch run` takes half the time. Where one of them has no
+# usable archive, both stay shared.
 
 # Sets `out` to what links these archives, or to nothing.
 function(redlatch_find_archives out)
@@ -12,39 +12,27 @@ function(redlatch_find_archives out)
   get_target_property(abseil absl::strings LOCATION)
   cmake_path(GET abseil PARENT_PATH abseil_dir)
   file(GLOB abseil_archives "${abseil_dir}/libabsl_*.a")
-  get_target_property(hiredis_type redlatch::hiredis TYPE)
-  if(hiredis_type STREQUAL "INTERFACE_LIBRARY")
-    return()  # likewise
-  endif()
-  get_target_property(hiredis redlatch::hiredis LOCATION)
-  cmake_path(REPLACE_EXTENSION hiredis LAST_ONLY ".a" OUTPUT_VARIABLE hiredis_archive)
-  if(NOT abseil_archives OR NOT EXISTS "${hiredis_archive}")
+  if(NOT abseil_archives)
     return()
   endif()
-  set(archives -Wl,--start-group ${abseil_archives} "${hiredis_archive}" -Wl,--end-group)
+  set(archives -Wl,--start-group ${abseil_archives} -Wl,--end-group)
 
   include(CheckCXXSourceCompiles)
-  get_target_property(CMAKE_REQUIRED_INCLUDES redlatch::hiredis INTERFACE_INCLUDE_DIRECTORIES)
-  get_target_property(abseil_includes absl::strings INTERFACE_INCLUDE_DIRECTORIES)
-  list(APPEND CMAKE_REQUIRED_INCLUDES ${abseil_includes})
+  get_target_property(CMAKE_REQUIRED_INCLUDES absl::strings INTERFACE_INCLUDE_DIRECTORIES)
   set(CMAKE_REQUIRED_FLAGS "-std=c++20")
   set(CMAKE_REQUIRED_LINK_OPTIONS ${ARGN})
   set(CMAKE_REQUIRED_LIBRARIES ${archives} Threads::Threads)
   set(CMAKE_REQUIRED_QUIET ON)
   check_cxx_source_compiles([[
     #include <absl/status/status.h>
-    #include <hiredis/hiredis.h>
     #include <iostream>
-    int main(int argc, char** argv) {
-      std::cout << absl::UnavailableError(argv[0]).ToString();
-      return redisReaderCreate() == nullptr ? argc : 0;
-    }]] REDLATCH_ARCHIVES_LINK)
+    int main(int, char** argv) { std::cout << absl::UnavailableError(argv[0]).ToString(); }]] REDLATCH_ARCHIVES_LINK)
   if(REDLATCH_ARCHIVES_LINK)
     set(${out} "${archives}" PARENT_SCOPE)
   endif()
 endfunction()
 
-# REQUIRES: `target` links Abseil and hiredis through targets of objects, whose libraries come last.
+# REQUIRES: `target` links Abseil through targets of objects, whose libraries come last.
 function(redlatch_link_archives target)
   set(runtime -static-libstdc++ -static-libgcc)
   redlatch_find_archives(archives ${runtime})

@@ -16,7 +16,6 @@ import time
 
 LICENSES = {
     "libabsl-dev": "Apache-2.0",
-    "libhiredis-dev": "BSD-3-Clause",
     "libssl-dev": "Apache-2.0",
     "libssl3": "Apache-2.0",
     "libssl3t64": "Apache-2.0",

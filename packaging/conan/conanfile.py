@@ -41,7 +41,6 @@ class RedlatchRecipe(ConanFile):
     def requirements(self):
         # Public headers include Abseil's.
         self.requires("abseil/[>=20220623]", transitive_headers=True, transitive_libs=True)
-        self.requires("hiredis/[>=0.14 <2]")
         self.requires("openssl/[>=3 <4]")
 
     def validate(self):
@@ -72,4 +71,4 @@ class RedlatchRecipe(ConanFile):
             *(f"abseil::absl_{part}" for part in (
                 "any_invocable", "function_ref", "inlined_vector", "span", "status", "statusor",
                 "str_format", "strings", "time")),
-            "hiredis::hiredis", "openssl::ssl", "openssl::crypto"]
+            "openssl::ssl", "openssl::crypto"]

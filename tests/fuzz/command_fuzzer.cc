@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "src/redis/wire/codec.h"
+#include "src/redis/wire/reply_parser.h"
 
 namespace redlatch::redis {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "src/redis/wire/codec.h"
+#include "src/redis/wire/reply_parser.h"
 
 namespace redlatch::redis {
 namespace {
@@ -36,7 +36,7 @@ Size SizeOf(const Reply& reply) {
     size.bytes += inner.bytes;
     size.depth = std::max(size.depth, inner.depth);
   }
-  size.depth += reply.is_array() ? 1 : 0;
+  size.depth += reply.is_array() || reply.type == Reply::Type::kPush ? 1 : 0;
   return size;
 }
 

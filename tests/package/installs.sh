@@ -73,7 +73,7 @@ say "the README's program, on a server that it starts"
 c++ -std=c++20 -o first readme/first.cc $(pkg-config --cflags --libs redlatch)
 ./first
 
-say "no Abseil, no hiredis, or another Abseil is refused with a word"
+say "no Abseil, no OpenSSL, or another Abseil is refused with a word"
 configure_without() {
   rm -rf refused
   cmake -S consumer -B refused "$@" >log 2>&1 && { echo "not refused"; exit 1; }
@@ -82,7 +82,7 @@ configure_without() {
 said=$(configure_without -DCMAKE_DISABLE_FIND_PACKAGE_absl=ON)
 [[ $said == *"needs Abseil"*"libabsl-dev"* ]] || { echo "says only: $said"; exit 1; }
 said=$(configure_without -DCMAKE_IGNORE_PATH=/usr/include)
-[[ $said == *"needs hiredis"*"libhiredis-dev"* ]] || { echo "says only: $said"; exit 1; }
+[[ $said == *"needs OpenSSL 3"*"libssl-dev"* ]] || { echo "says only: $said"; exit 1; }
 mkdir other_abseil
 printf 'set(absl_VERSION 20300101)\nadd_library(absl::strings INTERFACE IMPORTED)\n' \
   >other_abseil/abslConfig.cmake

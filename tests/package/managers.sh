@@ -62,15 +62,11 @@ conan() {
   command conan remote disable '*' >>"$work/log" 2>&1
   sed -i 's/^compiler.cppstd=.*/compiler.cppstd=20/' "$CONAN_HOME/profiles/default"
   local shim
-  for shim in abseil hiredis openssl; do
+  for shim in abseil openssl; do
     command conan create "$here/conan/$shim" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
   done
   command conan create "$sources/packaging/conan" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
   ran "$(grep -h "^redlatch $version: " "$work/log")"
-  # hiredis must be that of Conan's cache.
-  grep -q "^REDLATCH_HIREDIS_LIBRARY:FILEPATH=$CONAN_HOME" \
-    "$(find "$CONAN_HOME" -path '*/build/*' -name CMakeCache.txt -exec grep -l REDLATCH_HIREDIS {} + | head -1)" ||
-    die "redlatch was built with another hiredis than Conan's"
 }
 
 vcpkg() {
@@ -121,7 +117,6 @@ bazel-platforms bazel-rules-java bazel-rules-proto bazel-skylib"
     package=${label#@abseil-cpp//}
     bazel_library abseil-cpp "${package%:*}" "${package##*[:/]}" "${links[@]}"
   done
-  bazel_library hiredis . hiredis -lhiredis
   bazel_library openssl . ssl -lssl
   bazel_library openssl . crypto -lcrypto
   touch "$sources/WORKSPACE" # which only a Bazel from before modules needs

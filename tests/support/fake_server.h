@@ -14,6 +14,7 @@
 #include "src/base/mutex.h"
 #include "src/base/unique_fd.h"
 #include "src/redis/wire/codec.h"
+#include "src/redis/wire/reply_parser.h"
 
 namespace redlatch::support {
 

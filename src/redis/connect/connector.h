@@ -18,6 +18,7 @@
 #include "src/redis/transport/transport.h"
 #include "src/redis/url/url.h"
 #include "src/redis/wire/codec.h"
+#include "src/redis/wire/reply_parser.h"
 
 namespace redlatch::redis {
 

@@ -9,7 +9,6 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "src/base/short_text.h"
 
@@ -31,12 +30,12 @@ std::string TagOf(Slot slot);
 // A server's reply, as a value. An error reply is a Reply too: `ErrorStatus()` in errors.h makes a
 // status of it.
 struct Reply {
-  enum class Type : uint8_t { kNil, kInteger, kString, kStatus, kError, kArray };
+  enum class Type : uint8_t { kNil, kInteger, kString, kStatus, kError, kArray, kPush };
 
   Type type = Type::kNil;
   int64_t integer = 0;          // kInteger
   std::string text;             // kString, kStatus, kError
-  std::vector<Reply> elements;  // kArray
+  std::vector<Reply> elements;  // kArray; kPush: a message, or what the server tells unasked
 
   bool is_error() const { return type == Type::kError; }
   bool is_nil() const { return type == Type::kNil; }
@@ -54,8 +53,6 @@ std::string_view ValueOf(const Reply& list, std::string_view name);
 // Finds the value in a line "field:value" of INFO or CLUSTER INFO; empty if it is not there.
 std::string_view InfoField(std::string_view info, std::string_view field);
 
-// The wire format of Redis, RESP 2. hiredis reads it, and only codec.cc uses hiredis.
-
 // One command, encoded once. Its arguments may hold any bytes.
 class Command {
  public:
@@ -67,31 +64,6 @@ class Command {
 
  private:
   base::ShortText<1536> bytes_;  // enough for a script's call
-};
-
-// The limits for replies. If a server exceeds one, the connection is given up. Arrays nest at most
-// seven deep.
-struct ReplyLimits {
-  size_t bytes = size_t{64} << 20;    // one reply, encoded
-  size_t elements = size_t{1} << 20;  // in all the arrays of one reply
-};
-
-// Splits a stream of bytes into replies. It may be fed in pieces of any size. Not thread-safe.
-class ReplyParser {
- public:
-  explicit ReplyParser(ReplyLimits limits = {});
-  ReplyParser(ReplyParser&&) noexcept;
-  ReplyParser& operator=(ReplyParser&&) noexcept;
-  ~ReplyParser();
-
-  // Takes bytes in, and appends the replies that are whole now. kDataLoss: the bytes are not RESP 2
-  // or exceed a limit, or there is no memory for a reply. Every further call returns the same
-  // error.
-  absl::Status Take(std::string_view bytes, std::vector<Reply>& replies);
-
- private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace redlatch::redis

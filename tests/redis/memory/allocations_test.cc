@@ -1,5 +1,5 @@
 // How often an uncontended lock allocates memory once it is warm: by operator new, or by malloc()
-// as hiredis does.
+// as OpenSSL does.
 
 // A sanitizer replaces malloc().
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__GLIBC__)

@@ -1,2 +1,0 @@
-# Installs nothing: CMake finds Debian's.
-set(VCPKG_POLICY_EMPTY_PACKAGE enabled)
