@@ -450,7 +450,7 @@ absl::Status MultiLock::Arrange(std::vector<Part>& locks) {
   const auto place = [](const Part& part) {
     const auto& core = *static_cast<const LockBody&>(*BodyOf(*part.lock())).core();
     const std::string key = core.options().key_prefix + part.lock()->name();
-    return std::tuple(core.server(), &core, key);
+    return std::tuple(core.server(), key, &core);
   };
   std::stable_sort(locks.begin(), locks.end(),
                    [&](const Part& a, const Part& b) { return place(a) < place(b); });
