@@ -4,6 +4,7 @@
 
 #include "redlatch/lua_script.h"
 #include "src/redis/wire/codec.h"
+#include "src/redis/wire/reply_parser.h"
 #include "tests/sim/redis/redis_server.h"
 #include "tests/support/testing.h"
 

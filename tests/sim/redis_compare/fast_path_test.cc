@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_join.h"
 #include "src/base/sha1.h"
+#include "src/redis/wire/reply_parser.h"
 #include "tests/sim/redis/redis_server.h"
 #include "tests/sim/redis_compare/random_calls.h"
 #include "tests/support/lock_keys.h"

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "absl/strings/str_format.h"
+#include "src/redis/wire/reply_parser.h"
 #include "tests/sim/redis/redis_server.h"
 #include "tests/sim/redis_compare/common_words.h"
 #include "tests/sim/redis_compare/random_calls.h"

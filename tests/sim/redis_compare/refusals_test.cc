@@ -4,6 +4,7 @@
 #include "absl/strings/str_join.h"
 #include "src/redis/connect/handshake.h"
 #include "src/redis/wire/errors.h"
+#include "src/redis/wire/reply_parser.h"
 #include "tests/sim/redis/redis_server.h"
 #include "tests/sim/redis_compare/common_words.h"
 #include "tests/support/raw_connection.h"

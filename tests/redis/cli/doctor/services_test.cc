@@ -23,6 +23,7 @@ std::string Encoded(const Reply& reply) {
     case Reply::Type::kError:
       return absl::StrCat("-", reply.text, "\r\n");
     case Reply::Type::kArray:
+    case Reply::Type::kPush:
       break;
   }
   std::string array = absl::StrCat("*", reply.elements.size(), "\r\n");
