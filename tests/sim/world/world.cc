@@ -231,14 +231,15 @@ void World::ExcuseIdleness() {
               10 * plan_.latest_us * kMicro + LongestMargin(plan_);
   oracle_.SetLongestIdle(handover, handover + after_faults);
   // Young nodes of a quorum queue no waiters, and waiters for changed capacities need not come in
-  // order.
+  // order. Nor do those who ask during a quarantine.
   if (plan_.restart_delay_ms == 0 && !plan_.administers && !repaired && plan_.latest_us <= 50'000) {
     int64_t turn_ms = quorum ? 1000 : 5;  // its nodes have no common order
     for (const SharedObject& each : plan_.objects) {
       turn_ms = std::max(turn_ms, each.turn_ms.value_or(0));
     }
     oracle_.JudgeOrder((turn_ms + 15) * kMilli + 10 * plan_.latest_us * kMicro +
-                       (moved || after_faults > 0 ? kSecond : 0));
+                       (moved || after_faults > 0 ? kSecond : 0) +
+                       (plan_.faults.empty() ? 0 : plan_.quarantine_ms * kMilli));
   }
 }
 
