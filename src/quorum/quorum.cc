@@ -969,7 +969,9 @@ Result Quorum::NotGranted(Running& one) {
   // If a majority is free, or will be, several clients were after it at the same time. The nodes
   // that did not answer may be free, too: they do not say so when they give it back.
   const NodeSet free = given_back != 0 ? given_back | unknown : 0;
-  if (grants_->AddFree(one.grant(), free, majority()).at_majority) wait = absl::ZeroDuration();
+  const bool all_free = grants_->AddFree(one.grant(), free, majority()).at_majority;
+  // Each of several clients may have had less than a majority, which only they themselves know.
+  if (all_free || (given_back != 0 && splits < kMostDoublings)) wait = absl::ZeroDuration();
   wait += base::Jittered(kShortestSplit * (1 << std::min(splits, kMostDoublings)));
   if (grants_->HasVotes(one.grant())) wait = std::min(wait, internal::kVotesCome);
   // A try is over: GiveBack() cancels what it may have left.

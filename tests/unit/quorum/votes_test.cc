@@ -161,6 +161,13 @@ TEST_F(QuorumVotes, GrantByMessageIsNotGivenBackByLaterRoundsThatFail) {
   }
 }
 
+TEST_F(QuorumVotes, ClientThatGotOneNodeAsksAgainSoon) {
+  meanwhile_ = [](size_t node) { return node == 2 ? "granted 51 30000 0 17" : "queued 30000 0 9"; };
+  const auto wait = [&] { return std::get<internal::AcquireQueued>(Asks()).retry_after; };
+  for (int i = 0; i < 6; ++i) EXPECT_LT(wait(), absl::Seconds(1)) << "others may have one each";
+  EXPECT_GE(wait(), absl::Seconds(30)) << "another client has the other two";
+}
+
 TEST_F(QuorumVotes, GrantByMessageWhoseReleaseWasForcedIsOver) {
   Asks();
   Votes(0, 50);
