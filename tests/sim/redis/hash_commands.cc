@@ -27,18 +27,13 @@ void Hexists(Call& call) {
   call.out.Integer(hash != nullptr && hash->Find(call.Word(2)) != nullptr ? 1 : 0);
 }
 
-void Hlen(Call& call) {
-  const Hash* const hash = Get<Hash>(call);
-  call.out.Integer(hash == nullptr ? 0 : static_cast<int64_t>(hash->fields().size()));
-}
+size_t SizeOf(const Hash* hash) { return hash == nullptr ? 0 : hash->fields().size(); }
 
-void ReplyWithFields(Call& call, bool with_values) {
-  const Hash* const hash = Get<Hash>(call);
-  if (hash == nullptr) return call.out.Array(0);
-  call.out.Array(hash->fields().size() * (with_values ? 2 : 1));
-  for (const auto& [name, value] : hash->fields()) {
-    with_values ? call.out.All(name, value) : call.out.Text(name);
-  }
+void Hlen(Call& call) { call.out.Integer(static_cast<int64_t>(SizeOf(Get<Hash>(call)))); }
+
+void ReplyWithFields(Call& call, const Hash* hash) {
+  if (hash == nullptr) return;
+  for (const auto& [name, value] : hash->fields()) call.out.All(name, value);
 }
 
 // A server returns any fields, each once.
@@ -49,10 +44,10 @@ void Hrandfield(Call& call) {
     Unknown("this form of HRANDFIELD", call.words);
   }
   const Hash* const hash = Get<Hash>(call);
-  const size_t size =
-      hash == nullptr ? 0 : std::min(hash->fields().size(), static_cast<size_t>(count));
-  call.out.Array(with_values ? 2 * size : size);
+  const size_t size = std::min(SizeOf(hash), static_cast<size_t>(count));
+  with_values ? call.out.Pairs(size) : call.out.Array(size);
   for (size_t i = 0; i < size; ++i) {
+    if (with_values) call.out.Pair();
     call.out.Text(hash->fields()[i].first);
     if (with_values) call.out.Text(hash->fields()[i].second);
   }
@@ -61,14 +56,24 @@ void Hrandfield(Call& call) {
 // The whole hash at once, as of a small one.
 void Hscan(Call& call) {
   if (call.Word(2) != "0") Unknown("this form of HSCAN", call.words);
-  Get<Hash>(call);
+  const Hash* const hash = Get<Hash>(call);
   call.out.Array(2);
   call.out.Text("0");
-  ReplyWithFields(call, true);
+  call.out.Array(2 * SizeOf(hash));
+  ReplyWithFields(call, hash);
 }
 
-void Hgetall(Call& call) { ReplyWithFields(call, true); }
-void Hkeys(Call& call) { ReplyWithFields(call, false); }
+void Hgetall(Call& call) {
+  const Hash* const hash = Get<Hash>(call);
+  call.out.Map(SizeOf(hash));
+  ReplyWithFields(call, hash);
+}
+
+void Hkeys(Call& call) {
+  const Hash* const hash = Get<Hash>(call);
+  call.out.Array(SizeOf(hash));
+  for (size_t i = 0; i < SizeOf(hash); ++i) call.out.Text(hash->fields()[i].first);
+}
 
 Hash& HashToWrite(Call& call, Hash* hash) {
   return hash != nullptr ? *hash : std::get<Hash>(call.keys.Set(call.Word(1), Hash()));

@@ -107,8 +107,11 @@ void RedisServer::ExecuteInput(Connection& connection) {
     if (size == 0) break;
     done += size;
     if (words.empty()) continue;
-    RespOutput out(connection.output);
+    RespOutput out(connection.output, connection.protocol);
+    running_ = connection.id;
     Run(connection, words, out);
+    running_ = 0;
+    connection.output += std::exchange(pushes_to_itself_, "");
   }
   connection.input.erase(0, done);
   if (!connection.output.empty() || connection.closing) SendLater(connection.id);
@@ -236,6 +239,17 @@ bool RedisServer::MayRun(Words words, bool& known) {
 
 // --- Messages
 
+// Since 7.2, what a command sends to its own connection follows the command's reply.
+template <typename... Values>
+void RedisServer::Push(uint64_t id, const Values&... values) {
+  Connection& connection = connections_.find(id)->second;
+  const bool after_reply = id == running_ && !options_.version.starts_with("7.0");
+  RespOutput out(after_reply ? pushes_to_itself_ : connection.output, connection.protocol);
+  out.Push(sizeof...(values));
+  out.All(values...);
+  SendLater(id);
+}
+
 int64_t RedisServer::Publish(std::string_view channel, std::string_view text, bool sharded) {
   const Message message{std::string(channel), std::string(text), sharded};
   Deliver(message);
@@ -246,9 +260,7 @@ int64_t RedisServer::Publish(std::string_view channel, std::string_view text, bo
     for (const std::string& pattern : connection.patterns) {
       if (sharded || !MatchesGlob(channel, pattern)) continue;
       ++count;
-      RespOutput out(connection.output);
-      out.List("pmessage", pattern, channel, text);
-      SendLater(id);
+      Push(id, "pmessage", pattern, channel, text);
     }
   }
   return count;
@@ -257,9 +269,7 @@ int64_t RedisServer::Publish(std::string_view channel, std::string_view text, bo
 void RedisServer::Deliver(const Message& message) {
   const PubSub& channels = message.sharded ? sharded_channels_ : channels_;
   for (const uint64_t id : channels.Subscribers(message.channel)) {
-    RespOutput out(connections_.find(id)->second.output);
-    out.List(message.sharded ? "smessage" : "message", message.channel, message.text);
-    SendLater(id);
+    Push(id, message.sharded ? "smessage" : "message", message.channel, message.text);
   }
 }
 
@@ -373,7 +383,7 @@ void RedisServer::Tick() { EndWaits(); }
 void RedisServer::EndWaits() {
   for (auto& [id, connection] : connections_) {
     if (!connection.waiting) continue;
-    RespOutput out(connection.output);
+    RespOutput out(connection.output, connection.protocol);
     if (!EndsWait(*connection.waiting, out)) continue;
     connection.waiting.reset();
     SendLater(id);
@@ -403,9 +413,7 @@ void RedisServer::LeaveSlots() {
       }
       sharded_channels_.Remove(channel, id);
       connection.sharded_channels.erase(channel);
-      RespOutput out(connection.output);
-      out.List("sunsubscribe", channel, connection.sharded_channels.size());
-      SendLater(id);
+      Push(id, "sunsubscribe", channel, connection.sharded_channels.size());
     }
   }
 }

@@ -1,5 +1,5 @@
-// A Redis in memory: bytes of RESP in, bytes of RESP out. It has no sockets, threads or clock, and
-// behaves the same in every run.
+// A Redis in memory: commands in, bytes of RESP 2 or 3 out. It has no sockets, threads or clock,
+// and behaves the same in every run.
 //
 // It executes the scripts of lua/ unchanged, in Lua 5.1, and knows only the commands that these and
 // the library use. An unknown command, or an unknown form of one, ends the run.
@@ -187,6 +187,7 @@ struct Connection {
 
   uint64_t id = 0;
   int db = 0;
+  int protocol = kResp2;
   bool authenticated = false;
   bool asking = false;
   bool closing = false;
@@ -323,6 +324,8 @@ class RedisServer : private ScriptHost {
 
   int64_t Publish(std::string_view channel, std::string_view text, bool sharded);
   void Deliver(const Message& message);
+  template <typename... Values>
+  void Push(uint64_t id, const Values&... values);
   void EndWaits();
   // Replies if so many have it, or if its time is over.
   bool EndsWait(const Connection::Waiting& waiting, Output& out) const;
@@ -341,6 +344,8 @@ class RedisServer : private ScriptHost {
   std::optional<Script> script_;
   std::map<uint64_t, Connection> connections_;
   Connection direct_;             // Execute()'s
+  uint64_t running_ = 0;          // the connection whose command runs
+  std::string pushes_to_itself_;  // of that command
   std::vector<uint64_t> unsent_;  // connections that have output
   PubSub channels_, sharded_channels_;
   ReplicationState replication_;

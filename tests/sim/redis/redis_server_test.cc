@@ -66,5 +66,19 @@ TEST_F(SimRedis, WaitEndsByAcknowledgementOrTimeout) {
   EXPECT_EQ(outputs_.Take(1), ":1\r\n");
 }
 
+// Since 7.2, so that it cannot come inside of the reply.
+TEST_F(SimRedis, LaterVersionsSendMessageToItselfAfterReply) {
+  RedisServer later({.version = "7.2.0"}, &outputs_);
+  for (RedisServer* const server : {&server_, &later}) {
+    server->Connect(1);
+    server->Receive(1, redis::Command({"HELLO", "3"}).bytes());
+    server->Receive(1, redis::Command({"SUBSCRIBE", "c"}).bytes());
+    outputs_.Take(1);
+    server->Receive(1, redis::Command({"PUBLISH", "c", "x"}).bytes());
+    const std::string message = ">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n", reply = ":1\r\n";
+    EXPECT_EQ(outputs_.Take(1), server == &later ? reply + message : message + reply);
+  }
+}
+
 }  // namespace
 }  // namespace redlatch::sim

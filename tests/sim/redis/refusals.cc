@@ -102,7 +102,7 @@ std::string RedisServer::Refused(const CommandSpec& command, Words words,
   }
   if (conditions.few_replicas && !role_.is_replica() && writes) return kNoReplicas;
   if (role_.is_replica() && writes) return kReadOnly;
-  if (connection.subscribed() && !command.is(kSubscribed)) {
+  if (connection.subscribed() && connection.protocol == kResp2 && !command.is(kSubscribed)) {
     return absl::StrCat("ERR Can't execute '", name,
                         "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are "
                         "allowed in this context");

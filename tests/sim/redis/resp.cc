@@ -11,15 +11,35 @@ namespace redlatch::sim {
 
 using redis::Reply;
 
-void RespOutput::Nil() { bytes_ += "$-1\r\n"; }
+void Output::Score(double score) { Text(FormatScore(score)); }
+
+void RespOutput::Nil() { bytes_ += resp3() ? "_\r\n" : "$-1\r\n"; }
 void RespOutput::Integer(int64_t number) { absl::StrAppend(&bytes_, ":", number, "\r\n"); }
 void RespOutput::Text(std::string_view text) {
-  absl::StrAppend(&bytes_, "$", text.size(), "\r\n");
+  Header('$', text.size());
   bytes_.append(text).append("\r\n");
 }
 void RespOutput::Status(std::string_view text) { bytes_.append("+").append(text).append("\r\n"); }
 void RespOutput::Error(std::string_view text) { bytes_.append("-").append(text).append("\r\n"); }
-void RespOutput::Array(size_t size) { absl::StrAppend(&bytes_, "*", size, "\r\n"); }
+void RespOutput::Map(size_t pairs) { resp3() ? Header('%', pairs) : Output::Map(pairs); }
+void RespOutput::Pairs(size_t count) { resp3() ? Array(count) : Output::Pairs(count); }
+void RespOutput::Pair() {
+  if (resp3()) Array(2);
+}
+void RespOutput::Score(double score) {
+  if (!resp3()) return Output::Score(score);
+  absl::StrAppend(&bytes_, ",", FormatScore(score), "\r\n");
+}
+void RespOutput::Lines(std::string_view text) {
+  if (!resp3()) return Text(text);
+  constexpr std::string_view kFormat = "txt:";
+  Header('=', kFormat.size() + text.size());
+  bytes_.append(kFormat).append(text).append("\r\n");
+}
+void RespOutput::Header(char type, size_t size) {
+  bytes_ += type;
+  absl::StrAppend(&bytes_, size, "\r\n");
+}
 
 void ReplyOutput::Integer(int64_t number) {
   Add({.type = Reply::Type::kInteger, .integer = number});

@@ -22,6 +22,14 @@ class Output {
   virtual void Error(std::string_view text) = 0;  // "WRONGTYPE Operation against ..."
   virtual void Array(size_t size) = 0;            // that many values follow
 
+  // What only RESP 3 has types for; elsewhere arrays and texts stand for it.
+  virtual void Map(size_t pairs) { Array(2 * pairs); }  // as many names and values follow
+  virtual void Push(size_t size) { Array(size); }
+  virtual void Pairs(size_t count) { Array(2 * count); }  // each begins with Pair()
+  virtual void Pair() {}
+  virtual void Score(double score);
+  virtual void Lines(std::string_view text) { Text(text); }
+
   // Texts and integers, one after the other.
   template <typename... Values>
   void All(const Values&... values) {
@@ -39,19 +47,32 @@ class Output {
   void Put(std::integral auto number) { Integer(static_cast<int64_t>(number)); }
 };
 
-// RESP 2, appended to a string.
+inline constexpr int kResp2 = 2, kResp3 = 3;
+
+// RESP, appended to a string. HELLO may change the protocol before its reply.
 class RespOutput : public Output {
  public:
-  explicit RespOutput(std::string& bytes) : bytes_(bytes) {}
+  explicit RespOutput(std::string& bytes, const int& protocol = kResp2)
+      : bytes_(bytes), protocol_(protocol) {}
   void Nil() override;
   void Integer(int64_t number) override;
   void Text(std::string_view text) override;
   void Status(std::string_view text) override;
   void Error(std::string_view text) override;
-  void Array(size_t size) override;
+  void Array(size_t size) override { Header('*', size); }
+  void Map(size_t pairs) override;
+  void Push(size_t size) override { Header(resp3() ? '>' : '*', size); }
+  void Pairs(size_t count) override;
+  void Pair() override;
+  void Score(double score) override;
+  void Lines(std::string_view text) override;
 
  private:
+  bool resp3() const { return protocol_ == kResp3; }
+  void Header(char type, size_t size);
+
   std::string& bytes_;
+  const int& protocol_;
 };
 
 // Replies as values. There may be several, as from SUBSCRIBE.

@@ -16,7 +16,9 @@ struct ServerCommands {
 
   static void Ping(Call& call) {
     const std::string_view text = call.size() > 1 ? call.Word(1) : "";
-    if (call.connection.subscribed()) return call.out.List("pong", text);
+    if (call.connection.subscribed() && call.connection.protocol == kResp2) {
+      return call.out.List("pong", text);
+    }
     call.size() > 1 ? call.out.Text(text) : call.out.Status("PONG");
   }
 
@@ -32,27 +34,65 @@ struct ServerCommands {
           "ERR AUTH <password> called without any password configured for the default user. Are "
           "you sure your configuration is correct?");
     }
-    const bool known = call.size() == 2 || call.Word(1) == "default";
-    if (!known || call.Word(call.size() - 1) != password) {
-      return call.out.Error("WRONGPASS invalid username-password pair or user is disabled.");
-    }
-    call.connection.authenticated = true;
+    Authenticate(call, call.size() == 2 ? "default" : call.Word(1), call.Word(call.size() - 1));
     Ok(call);
   }
 
+  static void Authenticate(Call& call, std::string_view user, std::string_view password) {
+    const std::string& expected = call.server.options_.password;
+    if (user != "default" || (!expected.empty() && password != expected)) {
+      throw ErrorReply{"WRONGPASS invalid username-password pair or user is disabled."};
+    }
+    call.connection.authenticated = true;
+  }
+
+  static void SetName(Call& call, std::string_view name) {
+    if (!std::all_of(name.begin(), name.end(), absl::ascii_isgraph)) {
+      throw ErrorReply{"ERR Client names cannot contain spaces, newlines or special characters."};
+    }
+    call.connection.name = name;
+  }
+
+  // Returns false if an option is wrong.
+  static bool ReadHello(Call& call, int64_t& protocol) {
+    if (call.size() > 1 && !ParseInteger(call.Word(1), protocol)) {
+      throw ErrorReply{"ERR Protocol version is not an integer or out of range"};
+    }
+    if (protocol != kResp2 && protocol != kResp3) {
+      throw ErrorReply{"NOPROTO unsupported protocol version"};
+    }
+    for (size_t i = 2; i < call.size(); ++i) {
+      const std::string_view option = call.Word(i);
+      const size_t more = call.size() - 1 - i;
+      if (EqualsIgnoringCase(option, "AUTH") && more >= 2) {
+        Authenticate(call, call.Word(i + 1), call.Word(i + 2));
+        i += 2;
+      } else if (EqualsIgnoringCase(option, "SETNAME") && more >= 1) {
+        SetName(call, call.Word(++i));
+      } else {
+        call.out.Error(
+            absl::StrCat("ERR Syntax error in HELLO option '", std::string(option), "'"));
+        return false;
+      }
+    }
+    return true;
+  }
+
   static void Hello(Call& call) {
-    if (call.size() > 1) Unknown("this form of HELLO", call.words);
     RedisServer& server = call.server;
     const ServerOptions& options = server.options_;
+    int64_t protocol = call.connection.protocol;
+    if (!ReadHello(call, protocol)) return;
     if (!options.password.empty() && !call.connection.authenticated) {
       return call.out.Error(
           "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO "
           "AUTH <user> <pass> option can be used to authenticate the client and select the RESP "
           "protocol version at the same time");
     }
-    call.out.Array(14);
+    call.connection.protocol = static_cast<int>(protocol);
+    call.out.Map(7);
     call.out.All("server", options.valkey ? "valkey" : "redis", "version", options.version);
-    call.out.All("proto", 2, "id", call.connection.id);
+    call.out.All("proto", protocol, "id", call.connection.id);
     call.out.All("mode", options.cluster ? "cluster" : "standalone");
     call.out.All("role", server.role_.is_replica() ? "replica" : "master", "modules");
     call.out.Array(0);
@@ -71,7 +111,7 @@ struct ServerCommands {
   }
 
   static void ClientSetname(Call& call) {
-    call.connection.name = call.Word(2);
+    SetName(call, call.Word(2));
     Ok(call);
   }
 
@@ -85,7 +125,7 @@ struct ServerCommands {
       }
     }
     if (found.empty()) Unknown("this parameter", call.words);
-    call.out.Array(2 * found.size());
+    call.out.Map(found.size());
     for (const auto& [name, value] : found) call.out.All(name, value);
   }
 
@@ -173,7 +213,7 @@ struct ServerCommands {
     if (all) absl::StrAppend(&text, "\r\n", InfoRest(server));
     if (section == "commandstats") text = InfoCommands(server);
     if (text.empty()) Unknown("this section of INFO", call.words);
-    call.out.Text(text);
+    call.out.Lines(text);
   }
 
   static void RoleCommand(Call& call) {
@@ -221,7 +261,7 @@ struct ServerCommands {
 
   static void ReplyToSubscription(Call& call, std::string_view word, const std::string* channel,
                                   size_t count) {
-    call.out.Array(3);
+    call.out.Push(3);
     call.out.Text(word);
     channel == nullptr ? call.out.Nil() : call.out.Text(*channel);
     call.out.Integer(static_cast<int64_t>(count));
@@ -319,7 +359,7 @@ struct ServerCommands {
   static void ReplyWithNode(Call& call, const ClusterNode& node) {
     call.out.Array(4);
     call.out.All(node.host, node.port, node.id);
-    call.out.Array(0);
+    call.out.Map(0);
   }
 
   static std::vector<const ClusterNode*> ReplicasOf(const ClusterView& view,
@@ -344,9 +384,10 @@ struct ServerCommands {
   }
 
   static void ReplyWithShardNode(Call& call, const ClusterNode& node) {
-    call.out.List("id", node.id, "port", node.port, "ip", node.host, "endpoint", node.host, "role",
-                  node.primary_id.empty() ? "master" : "replica", "replication-offset",
-                  call.server.replication_.offset, "health", node.failed ? "fail" : "online");
+    call.out.Map(7);
+    call.out.All("id", node.id, "port", node.port, "ip", node.host, "endpoint", node.host, "role",
+                 node.primary_id.empty() ? "master" : "replica", "replication-offset",
+                 call.server.replication_.offset, "health", node.failed ? "fail" : "online");
   }
 
   static void ClusterShards(Call& call) {
@@ -361,7 +402,7 @@ struct ServerCommands {
       for (const ClusterView::Range& range : view.ranges) {
         if (range.owner == primary->id) slots.insert(slots.end(), {range.first, range.last});
       }
-      call.out.Array(4);
+      call.out.Map(2);
       call.out.Text("slots");
       call.out.Array(slots.size());
       for (const int slot : slots) call.out.Integer(slot);
@@ -377,9 +418,9 @@ struct ServerCommands {
 
   static void ClusterInfo(Call& call) {
     const ClusterView& view = call.server.cluster_;
-    call.out.Text(absl::StrCat("cluster_enabled:1\r\ncluster_state:", view.down ? "fail" : "ok",
-                               "\r\ncluster_known_nodes:", view.nodes.size(),
-                               "\r\ncluster_current_epoch:", view.epoch, "\r\n"));
+    call.out.Lines(absl::StrCat("cluster_enabled:1\r\ncluster_state:", view.down ? "fail" : "ok",
+                                "\r\ncluster_known_nodes:", view.nodes.size(),
+                                "\r\ncluster_current_epoch:", view.epoch, "\r\n"));
   }
 
   static void ClusterMyid(Call& call) { call.out.Text(call.server.cluster_.me); }

@@ -113,7 +113,7 @@ void Zcount(Call& call) {
 void Zscore(Call& call) {
   const SortedSet* const set = Get<SortedSet>(call);
   const double* const score = set == nullptr ? nullptr : set->Score(call.Word(2));
-  score == nullptr ? call.out.Nil() : call.out.Text(FormatScore(*score));
+  score == nullptr ? call.out.Nil() : call.out.Score(*score);
 }
 
 void Zrank(Call& call) {
@@ -154,10 +154,12 @@ Range Limit(Range range, const RangeOptions& options) {
 }
 
 void ReplyWithRange(Call& call, const SortedSet& set, Range range, bool with_scores) {
-  call.out.Array((range.last - range.first) * (with_scores ? 2 : 1));
+  const size_t size = range.last - range.first;
+  with_scores ? call.out.Pairs(size) : call.out.Array(size);
   for (size_t i = range.first; i < range.last; ++i) {
+    if (with_scores) call.out.Pair();
     call.out.Text(set.members()[i].text);
-    if (with_scores) call.out.Text(FormatScore(set.members()[i].score));
+    if (with_scores) call.out.Score(set.members()[i].score);
   }
 }
 
