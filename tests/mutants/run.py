@@ -44,7 +44,7 @@ UNCHANGED = WORK / 'unchanged.json'
 PAGE = ROOT / 'docs/mutants.md'
 UNIT_PROGRAMS = {'scripts': ['tests/sim_tests'], 'sources': ['tests/state_tests', 'tests/unit_tests']}
 # They compare the simulator's Redis with real ones; and scripts with parts of the embedded texts.
-EXCEPT = 'RealServer.*:FastPath.*'
+EXCEPT = 'RealServer*:FastPath.*'
 SIMULATOR = 'tests/sim/redlatch-sim'
 FIRST_SEEDS = 300
 ROOMS = {

@@ -7,17 +7,20 @@
 
 namespace redlatch::sim {
 
-// Replaces the wording of errors that differs between versions by that of Redis 7.0, and removes
+// Replaces the wording of an error that differs between versions by that of Redis 7.0, and removes
 // the position in the script.
+inline std::string InCommonWords(std::string error) {
+  const size_t end = error.find("on @user_script");
+  if (end != error.npos) error.resize(error.rfind(" script: ", end));
+  return absl::StrReplaceAll(
+      error, {{"ERR Command arguments must", "ERR Lua redis lib command arguments must"},
+              {"This Valkey command", "This Redis command"},
+              {"args calling command", "args calling Redis command"}});
+}
+
+// The same for all errors in a reply.
 inline redis::Reply InCommonWords(redis::Reply reply) {
-  if (reply.is_error()) {
-    const size_t end = reply.text.find("on @user_script");
-    if (end != reply.text.npos) reply.text.resize(reply.text.rfind(" script: ", end));
-    reply.text = absl::StrReplaceAll(
-        reply.text, {{"ERR Command arguments must", "ERR Lua redis lib command arguments must"},
-                     {"This Valkey command", "This Redis command"},
-                     {"args calling command", "args calling Redis command"}});
-  }
+  if (reply.is_error()) reply.text = InCommonWords(std::move(reply.text));
   for (redis::Reply& element : reply.elements) element = InCommonWords(std::move(element));
   return reply;
 }

@@ -1,6 +1,6 @@
 // Compares the in-memory Redis with a real one: the same random calls at the same time must give
-// the same replies, messages and keys. The tests' usual server, $REDLATCH_REDIS_SERVER, is used;
-// its clock stands still except when a call moves it.
+// the same replies, messages and keys, byte for byte. The tests' usual server,
+// $REDLATCH_REDIS_SERVER, is used; its clock stands still except when a call moves it.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -9,8 +9,8 @@
 #include "src/redis/wire/reply_parser.h"
 #include "tests/sim/redis/redis_server.h"
 #include "tests/sim/redis_compare/common_words.h"
+#include "tests/sim/redis_compare/encoded_values.h"
 #include "tests/sim/redis_compare/random_calls.h"
-#include "tests/support/raw_connection.h"
 #include "tests/support/redis_server.h"
 #include "tests/support/resources.h"
 #include "tests/support/test_scale.h"
@@ -37,21 +37,13 @@ class StoppedClock {
   const base::UniqueFd file_{open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)};
 };
 
-struct RealOutputs : Sink {
-  void Send(uint64_t connection, std::string_view bytes) override {
-    EXPECT_TRUE(parsers[connection].Take(bytes, replies[connection]).ok());
-  }
-  void Close(uint64_t) override {}
-  std::vector<Reply> Take(uint64_t connection) { return std::exchange(replies[connection], {}); }
-  std::map<uint64_t, redis::ReplyParser> parsers;
-  std::map<uint64_t, std::vector<Reply>> replies;
-};
-
 struct RealServer : ::testing::Test {
   static constexpr int64_t kStart = 1'700'000'000'000'000;
+  static constexpr uint64_t kCaller = 1;  // the simulator's connection of all calls
 
   RealServer() {
     sim_->SetClock(kStart);
+    sim_->Connect(kCaller);
     // Some versions delete an expired key in the background one millisecond before others treat it
     // as expired.
     real_->Do({"DEBUG", "SET-ACTIVE-EXPIRE", "0"});
@@ -67,26 +59,37 @@ struct RealServer : ::testing::Test {
             .replication_id = real.Info("master_replid")};
   }
 
-  void Send(const Words& words, Reply expected) {
+  // Executes the words at both servers, and returns the simulator's replies and messages.
+  std::vector<std::string> Call(const Words& words) {
+    sim::Send(*sim_, kCaller, words);
+    std::vector<std::string> values = outputs_.Take(kCaller);
     connection_.Send(words);
-    sent_.emplace_back(words, InCommonWords(std::move(expected)));
+    for (const std::string& value : values) sent_.emplace_back(words, value);
+    return values;
+  }
+
+  static Reply Decoded(const std::string& value) {
+    redis::ReplyParser parser;
+    std::vector<Reply> replies;
+    EXPECT_TRUE(parser.Take(value, replies).ok());
+    return replies.at(0);
+  }
+
+  static std::string Comparable(const std::string& value) {
+    return value.starts_with('-') ? InCommonWords(value) : value;
   }
 
   // Compares everything that was not compared yet.
   void Synchronise() {
     for (; !sent_.empty(); sent_.pop_front()) {
-      const Reply real = InCommonWords(connection_.Receive());
-      ASSERT_EQ(real.DebugString(), sent_.front().second.DebugString()) << Said();
-      ASSERT_EQ(real, sent_.front().second) << Said();
+      ASSERT_EQ(Comparable(connection_.Receive()), Comparable(sent_.front().second)) << Said();
     }
     for (auto& [client, inbox] : inboxes_) {
       inbox.Send({"PING"});
-      std::vector<Reply> received;
-      do {
-        received.push_back(inbox.Receive());
-      } while (received.back().elements.size() != 2);
-      received.pop_back();
-      ASSERT_EQ(received, outputs_.Take(client)) << "messages to " << client;
+      sim::Send(*sim_, client, {"PING"});
+      for (const std::string& value : outputs_.Take(client)) {
+        ASSERT_EQ(inbox.Receive(), value) << "messages to " << client;
+      }
     }
   }
 
@@ -99,9 +102,9 @@ struct RealServer : ::testing::Test {
   void Do(const Step& step, RandomCalls& calls) {
     switch (step.kind) {
       case Step::Kind::kCommand: {
-        const Reply reply = sim_->Execute(step.words);
-        calls.Learn(reply);
-        Send(step.words, reply);
+        for (const std::string& value : Call(step.words)) {
+          if (!value.starts_with('>')) calls.Learn(Decoded(value));
+        }
         break;
       }
       case Step::Kind::kSleep: {
@@ -109,31 +112,37 @@ struct RealServer : ::testing::Test {
         const std::string seconds =
             absl::StrFormat("%d.%06d5", step.sleep_us / 1'000'000, step.sleep_us % 1'000'000);
         sim_->SetClock(sim_->clock() + step.sleep_us);
-        Send({"DEBUG", "SLEEP", seconds}, {.type = Reply::Type::kStatus, .text = "OK"});
+        const Words sleep = {"DEBUG", "SLEEP", seconds};
+        connection_.Send(sleep);
+        sent_.emplace_back(sleep, "+OK\r\n");
         break;
       }
       case Step::Kind::kSubscribe:
       case Step::Kind::kUnsubscribe:
-        Synchronise();
         Subscribe(step.client, step.kind == Step::Kind::kSubscribe);
     }
   }
 
+  // Messages come on a connection for each client; in RESP 3, on the connection of the calls.
   void Subscribe(char client, bool subscribes) {
+    const std::string channel = RandomCalls::Channel(client);
+    if (resp3_) {
+      Call({subscribes ? "SUBSCRIBE" : "UNSUBSCRIBE", channel});
+      return;
+    }
+    Synchronise();
     const auto id = static_cast<uint64_t>(client);
     if (!subscribes) {
       inboxes_.erase(id);
       sim_->Disconnect(id);
-      const Words count = {"PUBSUB", "NUMSUB", RandomCalls::Channel(client)};
-      while (connection_.Command(count).elements[1].integer > 0) continue;  // until it notices
+      const Words count = {"PUBSUB", "NUMSUB", channel};
+      while (real_->Do(count).elements[1].integer > 0) continue;  // until it notices
     } else if (!inboxes_.contains(id)) {
-      const Words words = {"SUBSCRIBE", RandomCalls::Channel(client)};
-      auto inbox = support::RawConnection::ToSocket(real_->socket_path());
-      EXPECT_EQ(inbox.Command(words).elements.size(), 3);
-      inboxes_.emplace(id, std::move(inbox));
+      EncodedConnection& inbox = inboxes_.try_emplace(id, *real_).first->second;
+      inbox.Send({"SUBSCRIBE", channel});
       sim_->Connect(id);
-      sim_->Receive(id, redis::Command({words[0], words[1]}).bytes());
-      outputs_.Take(id);
+      sim::Send(*sim_, id, {"SUBSCRIBE", channel});
+      for (const std::string& value : outputs_.Take(id)) EXPECT_EQ(inbox.Receive(), value);
     }
   }
 
@@ -185,34 +194,44 @@ struct RealServer : ::testing::Test {
       if (sent_.size() == 200) Synchronise();
     }
     if (HasFatalFailure()) return;
+    Call({"TIME"});
     Synchronise();
     if (HasFatalFailure()) return;
-    const Words time = {"TIME"};
-    ASSERT_EQ(sim_->Execute(time), connection_.Command(time));
     ASSERT_EQ(sim_->Dump(), RealDump()) << "seed " << seed_;
-    for (const Words& words : {Words{"CONFIG", "SET", "maxmemory", "0"}, Words{"FLUSHALL"}}) {
-      ASSERT_EQ(sim_->Execute(words), connection_.Command(words));
-    }
+    Call({"CONFIG", "SET", "maxmemory", "0"});
+    Call({"FLUSHALL"});
     calls.BeginEpisode();
+  }
+
+  void RunEpisodes() {
+    RandomCalls calls(seed_, {.run = sim_->run_id(), .replication = sim_->replication().id});
+    const uint64_t bar = support::FullBars() ? 1'000'000 : support::Scaled(20'000);
+    while (sim_->counts().commands < bar && !HasFatalFailure()) RunEpisode(calls, 400);
+    RecordProperty("calls", static_cast<int>(sim_->counts().commands));
   }
 
   const StoppedClock clock_{kStart};
   const std::unique_ptr<support::RedisServer> real_ =
       support::RedisServer::Start({.environment = clock_.Environment()});
-  support::RawConnection connection_ = support::RawConnection::ToSocket(real_->socket_path());
-  RealOutputs outputs_;
+  EncodedConnection connection_{*real_};
+  EncodedOutputs outputs_;
   const std::unique_ptr<RedisServer> sim_ =
       std::make_unique<RedisServer>(OptionsAs(*real_), &outputs_);
-  std::deque<std::pair<Words, Reply>> sent_;
-  std::map<uint64_t, support::RawConnection> inboxes_;
+  std::deque<std::pair<Words, std::string>> sent_;  // and what the simulator sent in return
+  std::map<uint64_t, EncodedConnection> inboxes_;
+  bool resp3_ = false;
   const uint32_t seed_ = support::Seed();
 };
 
-TEST_F(RealServer, RepliesMessagesAndKeysMatch) {
-  RandomCalls calls(seed_, {.run = sim_->run_id(), .replication = sim_->replication().id});
-  const uint64_t bar = support::FullBars() ? 1'000'000 : support::Scaled(20'000);
-  while (sim_->counts().commands < bar && !HasFatalFailure()) RunEpisode(calls, 400);
-  RecordProperty("calls", static_cast<int>(sim_->counts().commands));
+TEST_F(RealServer, RepliesMessagesAndKeysMatch) { RunEpisodes(); }
+
+TEST_F(RealServer, RepliesMessagesAndKeysMatchInResp3) {
+  resp3_ = true;
+  sim::Send(*sim_, kCaller, {"HELLO", "3"});
+  connection_.Send({"HELLO", "3"});
+  outputs_.Take(kCaller);
+  EXPECT_TRUE(connection_.Receive().starts_with('%'));
+  RunEpisodes();
 }
 
 }  // namespace
