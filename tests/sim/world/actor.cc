@@ -684,6 +684,8 @@ void Actor::Judge(const absl::Status& status, const Operation& operation, int64_
       (absl::IsCancelled(status) && operation.stop_ms >= 0) ||
       (absl::IsUnavailable(status) && plan_.late_one_in > 0 &&
        (ends || plan_.latest_us > 500'000)) ||
+      // Its first command since then goes to an address that no server has any more.
+      (absl::IsUnavailable(status) && plan_.Has(FaultKind::kNewAddress) && ends) ||
       (absl::IsFailedPrecondition(status) && plan_.administers) ||
       // These are not repeated, or have no time for it, if their connection turns out to be broken.
       (absl::IsUnavailable(status) && !plan_.faults.empty() &&
@@ -1050,10 +1052,15 @@ void Actor::RunTerm(Objects& objects, const Operation& operation, uint64_t owner
   std::stop_source enough;
   const auto work = [&](const std::stop_token& ends, FencingToken epoch) {
     const auto leads = [&] { return !ends.stop_requested(); };
+    // A process that is stopped, or has just gone on, is told late.
+    const auto surely_leads = [this, leads] {
+      const bool stopped = process_->paused || process_->suspended;
+      return leads() && !stopped && process_->stopped_until + kSecond < kernel_.now();
+    };
     const auto ids = asking.Granted({.token = epoch.value(),
                                      .acknowledged = object.acked(),
                                      .quarantined = plan_.quarantine_ms > 0,
-                                     .valid = leads,
+                                     .valid = surely_leads,
                                      .remaining = [] { return absl::Seconds(1); },
                                      .lost = ends},
                                     nullptr);

@@ -150,7 +150,9 @@ void ClusterGroup::BeginMove(const Fault& fault) {
   if (moves_.contains(slot) || !Reachable(PrimaryOf(from)) || !Reachable(PrimaryOf(to))) return;
   Trace::Say("slot ", slot, " begins to move from ", ToString(host(PrimaryOf(from)).address()),
              " to ", ToString(host(PrimaryOf(to)).address()));
-  moves_[slot] = {.slot = slot, .from = from, .to = to, .step = fault.length_ms * kMilli / 4};
+  const int64_t length = fault.length_ms * kMilli;
+  moves_[slot] = {
+      .slot = slot, .from = from, .to = to, .step = length / 4, .hurries = now() + length};
   Tell(PrimaryOf(to));
   world_.kernel.After(random_.Between(0, 3 * kMilli), [this, slot] {
     const auto move = moves_.find(slot);
@@ -175,8 +177,9 @@ void ClusterGroup::GoOnWithMove(int slot) {
     Trace::Say("the key ", key, " moves");
     from.redis().MoveKey(key, to.redis());
   }
-  world_.kernel.After(random_.Between(0, 2 * move.step) + kMilli,
-                      [this, slot] { GoOnWithMove(slot); });
+  const int64_t pause =
+      std::min(random_.Between(0, 2 * move.step), std::max<int64_t>(move.hurries - now(), 0));
+  world_.kernel.After(pause + kMilli, [this, slot] { GoOnWithMove(slot); });
 }
 
 void ClusterGroup::Finish(int slot) {
