@@ -137,7 +137,7 @@ if holder == request.grant then
   if granted_attempt > attempt then  -- likewise
     return 'busy 0'
   elseif votes then  -- this is a repeat: the grant keeps its token
-    local fence, lease_ms = read_fence(), math.max(1, call('PTTL', lock))  -- no SET takes 0
+    local fence, lease_ms = read_fence(), math.max(1, call('PTTL', lock))  -- SET refuses 0
     if not request.manual then
       lease_ms = math.max(lease_ms, request.lease_ms)
     end

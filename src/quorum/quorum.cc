@@ -970,7 +970,7 @@ Result Quorum::NotGranted(Running& one) {
   // that did not answer may be free, too: they do not say so when they give it back.
   const NodeSet free = given_back != 0 ? given_back | unknown : 0;
   const bool all_free = grants_->AddFree(one.grant(), free, majority()).at_majority;
-  // Each of several clients may have had less than a majority, which only they themselves know.
+  // Several clients may have got a minority each, and only they know that.
   if (all_free || (given_back != 0 && splits < kMostDoublings)) wait = absl::ZeroDuration();
   wait += base::Jittered(kShortestSplit * (1 << std::min(splits, kMostDoublings)));
   if (grants_->HasVotes(one.grant())) wait = std::min(wait, internal::kVotesCome);

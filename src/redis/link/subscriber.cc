@@ -512,7 +512,8 @@ bool Subscriber::BecomeReader() {
 void Subscriber::Leave() {
   reader_ = Reader::kNone;
   const bool sleeps_long = nap_until_ && nap_until_->is_infinite();
-  if (sleeps_long || keep_reading_ > 0 || waiting_ > 1 || broken_ || !requests_.empty()) {
+  if (sleeps_long || keep_reading_ > 0 || waiting_ > 1 || broken_ || !requests_.empty() ||
+      !pending_.empty()) {
     BringThreadBack();
   } else if (relievable_) {
     thread_->Wake();  // it did not notice the waiter: it must nap now, not sleep

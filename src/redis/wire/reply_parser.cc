@@ -7,6 +7,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "src/base/status.h"
 
 namespace redlatch::redis {
 
@@ -20,11 +21,12 @@ namespace {
 using Type = Reply::Type;
 
 constexpr std::string_view kEnd = "\r\n";
-// Parts of one line; of a line with a length and a text; of a line with a count, and the elements.
+// Types that are one line; a length and a text; a count and that many elements.
 constexpr std::string_view kLines = "+-:_#,(";
 constexpr std::string_view kTexts = "$!=";
 constexpr std::string_view kArrays = "*%~>|";
-constexpr size_t kFormat = 4;  // "txt:"
+constexpr size_t kFormat = 4;               // "txt:"
+constexpr size_t kKept = size_t{16} << 10;  // of the room that a large reply needed
 
 bool Has(std::string_view types, char type) { return types.find(type) != types.npos; }
 
@@ -38,8 +40,10 @@ bool ReadInteger(std::string_view text, int64_t& value) {
 
 }  // namespace
 
-absl::Status ReplyParser::Lost(std::string_view why) {
-  error_ = absl::DataLossError(std::string("the server's answer cannot be read: ").append(why));
+absl::Status ReplyParser::Lost(std::string_view why) noexcept {
+  error_ = base::WithMemory([&] {
+    return absl::DataLossError(std::string("the server's answer cannot be read: ").append(why));
+  });
   return error_;
 }
 
@@ -51,6 +55,7 @@ absl::Status ReplyParser::Take(std::string_view bytes, std::vector<Reply>& repli
   } else {
     rest_.append(bytes);
     rest_.erase(0, ReadParts(rest_, replies));
+    if (rest_.empty() && rest_.capacity() > kKept) rest_ = std::string();
   }
   return absl::OkStatus();
 } catch (const Refused& refused) {

@@ -24,14 +24,14 @@ struct ReplyLimits {
 //
 // What RESP 3 adds is read as what RESP 2 has in its place: a map as an array of keys and values, a
 // set as an array, a boolean as 1 or 0, a number that is no 64-bit integer as a string, a verbatim
-// string without its format. An attribute is left out. Not thread-safe.
+// string without its format. Attributes are dropped. Not thread-safe.
 class ReplyParser {
  public:
   explicit ReplyParser(ReplyLimits limits = {}) : limits_(limits) {}
 
-  // Takes bytes in, and appends the replies that are whole now. kDataLoss: the bytes are neither
-  // protocol or exceed a limit, or there is no memory for a reply. Every further call returns the
-  // same error.
+  // Takes bytes in, and appends the replies that are whole now. kDataLoss: the bytes are in
+  // neither protocol or exceed a limit, or there is no memory for a reply. Every further call
+  // returns the same error.
   absl::Status Take(std::string_view bytes, std::vector<Reply>& replies);
 
  private:
@@ -46,7 +46,7 @@ class ReplyParser {
   Reply& Last();
   Reply& Append();
   void Complete();
-  absl::Status Lost(std::string_view why);
+  absl::Status Lost(std::string_view why) noexcept;
 
   ReplyLimits limits_;
   absl::Status error_;

@@ -235,7 +235,8 @@ void Oracle::StaysTaken(uint64_t id, int64_t at_least, bool surely) {
   const auto name = names_.find(id);
   if (name == names_.end()) return;
   Object& object = objects_[name->second];
-  const Hold& hold = object.holds.at(id);
+  Hold& hold = object.holds.at(id);
+  hold.at_least = std::max(hold.at_least, at_least);
   object.taken_until = std::max(object.taken_until, hold.granted + at_least + at_least / 50);
   if (!surely) return;
   // It counts from the grant, of which the token tells the time, or from the release, if the token
@@ -275,6 +276,7 @@ void Oracle::Lost(const Hold& hold) {
   Object& object = objects_[hold.name];
   const int64_t over = kernel_.now() + (hold.stop_margin + hold.grace) * 102 / 100;
   object.asks_from[hold.process] = over;
+  object.left[hold.process] = kernel_.now();  // the server's lease ends a little later
   for (auto& [who, line] : object.waiting) {
     if (who.first == hold.process) line.latest = std::max(line.latest, over);
   }

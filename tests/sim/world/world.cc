@@ -232,7 +232,10 @@ void World::ExcuseIdleness() {
   oracle_.SetLongestIdle(handover, handover + after_faults);
   // Young nodes of a quorum queue no waiters, and waiters for changed capacities need not come in
   // order. Nor do those who ask during a quarantine.
-  if (plan_.restart_delay_ms == 0 && !plan_.administers && !repaired && plan_.latest_us <= 50'000) {
+  // Nor does Redisson's queue know tickets, by which a waiter whose place was deleted gets it back.
+  const bool loses_places = UsesRedisson(plan_) && plan_.Has(FaultKind::kDeleteKey);
+  if (plan_.restart_delay_ms == 0 && !plan_.administers && !repaired && !loses_places &&
+      plan_.latest_us <= 50'000) {
     int64_t turn_ms = quorum ? 1000 : 5;  // its nodes have no common order
     for (const SharedObject& each : plan_.objects) {
       turn_ms = std::max(turn_ms, each.turn_ms.value_or(0));
