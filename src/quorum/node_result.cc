@@ -21,11 +21,6 @@ constexpr absl::Duration kForeignPoll = absl::Milliseconds(100);
 // The heartbeat of a waiter that a release queued. A message tells it earlier when it is its turn.
 constexpr absl::Duration kHeartbeatBehindRelease = absl::Milliseconds(200);
 
-size_t Count(NodeResults results, Kind kind) {
-  return static_cast<size_t>(std::count_if(results.begin(), results.end(),
-                                           [&](const NodeResult& r) { return r.kind == kind; }));
-}
-
 Kind KindOf(const Result& result) {
   if (const auto* const acquire = std::get_if<internal::AcquireResult>(&result.what)) {
     if (std::holds_alternative<internal::AcquireGranted>(*acquire)) return Kind::kYes;
@@ -93,6 +88,11 @@ NodeResult ReadAny(const absl::StatusOr<redis::Reply>& reply) {
 size_t CountAnswered(NodeResults results) {
   return static_cast<size_t>(std::count_if(results.begin(), results.end(),
                                            [](const NodeResult& r) { return r.answered(); }));
+}
+
+size_t Count(NodeResults results, Kind kind) {
+  return static_cast<size_t>(std::count_if(results.begin(), results.end(),
+                                           [&](const NodeResult& r) { return r.kind == kind; }));
 }
 
 size_t CountInFlight(NodeResults results) { return Count(results, Kind::kInFlight); }

@@ -60,6 +60,7 @@ NodeResult ReadAny(const absl::StatusOr<redis::Reply>& reply);
 
 size_t CountAnswered(NodeResults results);
 size_t CountInFlight(NodeResults results);
+size_t Count(NodeResults results, NodeResult::Kind kind);
 
 // The decision that the results of all nodes lead to so far. Pure.
 struct Decision {

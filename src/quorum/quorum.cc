@@ -950,8 +950,7 @@ Result Quorum::GrantedByMessage(const Running& one) {
 Result Quorum::NotGranted(Running& one) {
   const std::vector<NodeResult>& results = one.calls.results;
   // Its release may have been forced since a majority granted it by message.
-  const auto gone =
-      static_cast<size_t>(std::ranges::count(results, NodeResult::Kind::kGone, &NodeResult::kind));
+  const size_t gone = Count(results, NodeResult::Kind::kGone);
   if (gone < majority() && !MayGiveBack(one)) return GrantedByMessage(one);
   NodeSet given_back = 0;
   NodeSet unknown = 0;
@@ -999,8 +998,7 @@ void Quorum::GiveBack(const Running& one, bool yields) {
   using Kind = NodeResult::Kind;
   const std::vector<NodeResult>& results = one.calls.results;
   // A grant that was given up begins again with the next request for it.
-  const bool gone = std::any_of(results.begin(), results.end(),
-                                [](const NodeResult& r) { return r.kind == Kind::kGone; });
+  const bool gone = Count(results, Kind::kGone) > 0;
   Request queue = one.request;
   queue.acquire()->ticket = EarliestTicket(results, one.acquire->ticket);
   const base::Instant expires = base::Now() + one.lease;

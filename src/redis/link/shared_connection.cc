@@ -567,8 +567,7 @@ void SharedConnection::Receive(const InFlight& mine, base::Instant deadline, Fin
       const absl::Duration connected_for = base::Now() - peer_->since;
       leaving_ = base::WithMemory([&] { return options_.after_error(reply.text, connected_for); });
     }
-    const bool push = reply.type == Reply::Type::kPush;
-    if (push || !pipeline_.Deliver(std::move(reply), finished))
+    if (reply.type == Reply::Type::kPush || !pipeline_.Deliver(std::move(reply), finished))
       broken = "it sent a reply that nothing had asked for";
   }
   arrived_.clear();

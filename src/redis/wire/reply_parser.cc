@@ -1,13 +1,13 @@
 #include "src/redis/wire/reply_parser.h"
 
 #include <algorithm>
-#include <charconv>
 #include <new>
 #include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "src/base/status.h"
+#include "src/base/words.h"
 
 namespace redlatch::redis {
 
@@ -34,8 +34,7 @@ bool Has(std::string_view types, char type) { return types.find(type) != types.n
 bool ReadInteger(std::string_view text, int64_t& value) {
   const std::string_view digits = text.starts_with('-') ? text.substr(1) : text;
   if (digits.empty() || (digits[0] == '0' && text.size() > 1)) return false;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size();
+  return base::ReadNumber(text, value);
 }
 
 }  // namespace
@@ -70,9 +69,8 @@ size_t ReplyParser::ReadParts(std::string_view bytes, std::vector<Reply>& replie
   while (used < bytes.size()) {
     const std::string_view rest = bytes.substr(used);
     const size_t part = rest.size() < needed_ ? 0 : ReadPart(rest);
-    if (bytes_ + (part == 0 ? rest.size() : part) > limits_.bytes) {
-      throw Refused{"a reply larger than the limit"};
-    }
+    const size_t size = part > 0 ? part : std::max(rest.size(), needed_);
+    if (bytes_ + size > limits_.bytes) throw Refused{"a reply larger than the limit"};
     if (part == 0) break;
     used += part;
     bytes_ += part;
@@ -122,13 +120,12 @@ size_t ReplyParser::ReadText(std::string_view bytes, size_t header, std::string_
   if (!valid || length < (type == '=' ? int64_t{kFormat} : 0)) {
     throw Refused{"a text of no valid length"};
   }
-  if (static_cast<uint64_t>(length) > limits_.bytes) throw Refused{"a reply larger than the limit"};
   const size_t size = static_cast<size_t>(length);
   needed_ = header + size + kEnd.size();
   if (bytes.size() < needed_) return 0;
   std::string_view text = bytes.substr(header, size);
   if (bytes.substr(header + size, kEnd.size()) != kEnd) {
-    throw Refused{"a text that is longer than it should be"};
+    throw Refused{"a text longer than its length says"};
   }
   if (type == '=') text.remove_prefix(kFormat);
   Reply& reply = Append();
@@ -195,13 +192,13 @@ void ReplyParser::OpenArray(char type, std::string_view line) {
 }
 
 // The innermost array that is open; if there is none, the reply.
-Reply& ReplyParser::Last() {
+Reply& ReplyParser::Innermost() {
   Reply* last = &reply_;
   for (size_t depth = 1; depth < depth_; ++depth) last = &last->elements.back();
   return *last;
 }
 
-Reply& ReplyParser::Append() { return depth_ == 0 ? reply_ : Last().elements.emplace_back(); }
+Reply& ReplyParser::Append() { return depth_ == 0 ? reply_ : Innermost().elements.emplace_back(); }
 
 // A value is complete, and maybe the arrays that it ends.
 void ReplyParser::Complete() {
@@ -212,7 +209,7 @@ void ReplyParser::Complete() {
     if (depth_ == 0) {
       reply_ = Reply();
     } else {
-      Last().elements.pop_back();
+      Innermost().elements.pop_back();
     }
     return;
   }

@@ -43,7 +43,7 @@ class ReplyParser {
   size_t ReadText(std::string_view bytes, size_t header, std::string_view line);
   void ReadLine(char type, std::string_view line);
   void OpenArray(char type, std::string_view line);
-  Reply& Last();
+  Reply& Innermost();
   Reply& Append();
   void Complete();
   absl::Status Lost(std::string_view why) noexcept;

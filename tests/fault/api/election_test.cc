@@ -87,8 +87,8 @@ TEST_F(Succession, ResignationTakesAtMostTwoHandovers) {
     of_elections.push_back(Handover());
   }
   // The best ones: other programs disturbed them least.
-  const absl::Duration plain = *std::min_element(of_locks.begin(), of_locks.end());
-  const absl::Duration handover = *std::min_element(of_elections.begin(), of_elections.end());
+  const absl::Duration plain = std::ranges::min(of_locks);
+  const absl::Duration handover = std::ranges::min(of_elections);
   RecordProperty("handover_us", absl::StrCat(absl::ToInt64Microseconds(handover)));
   RecordProperty("plain_us", absl::StrCat(absl::ToInt64Microseconds(plain)));
   std::printf("from Resign() to the next leader %s; a lock's handover %s\n",

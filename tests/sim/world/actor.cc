@@ -698,12 +698,12 @@ void Actor::Judge(const absl::Status& status, const Operation& operation, int64_
   const bool over = apart > 0 && ends && (plan_.administers || plan_.late_one_in > 0) &&
                     (absl::IsAborted(status) || absl::IsUnavailable(status));
   // A lease that is not renewed may end while the call waits for the next lock.
-  const bool brief = apart > 0 && absl::IsAborted(status) && operation.lease_ms > 0 &&
+  const bool ended = apart > 0 && absl::IsAborted(status) && operation.lease_ms > 0 &&
                      took * 2 > operation.lease_ms * kMilli;
   // If a server loses a latch, that latch is lost for good.
   const bool vanished = ObjectOf(operation).kind == Kind::kLatch && absl::IsAborted(status) &&
                         oracle_.MayLackCounts(ObjectOf(operation).name);
-  if (IsCalm(asked) && !expected && !over && !brief && !vanished) {
+  if (IsCalm(asked) && !expected && !over && !ended && !vanished) {
     oracle_.Violated(absl::StrCat("a call fails without a fault: ", status.ToString()));
   }
 }

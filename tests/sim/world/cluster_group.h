@@ -27,7 +27,7 @@ class ClusterGroup final : public ReplicatedGroup {
     int slot;
     size_t from, to;  // shards
     int64_t step;     // about that long per key
-    int64_t hurries;  // from then on, key after key
+    int64_t hurries;  // from then on, without pauses
     bool migrating = false;
   };
   struct Knowledge {  // what a node knows

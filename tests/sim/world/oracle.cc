@@ -321,8 +321,7 @@ void Oracle::Leaving(uint64_t id) {
     object.left[hold->second.process] = kernel_.now();
     const int64_t at_least = hold->second.reserves_tokens ? hold->second.at_least : 0;
     if (at_least > 0) {  // its token may be ahead of the clock
-      object.taken_until =
-          std::max(object.taken_until, kernel_.now() + at_least + at_least / 50 + kSecond / 100);
+      object.taken_until = std::max(object.taken_until, kernel_.now() + at_least + at_least / 50);
     }
     const auto line = object.waiting.find({hold->second.process, hold->second.mode});
     if (line != object.waiting.end()) {

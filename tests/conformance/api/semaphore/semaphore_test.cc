@@ -72,7 +72,7 @@ TEST_P(SemaphorePermit, MoveTransfersAndAssignmentReleases) {
   EXPECT_TRUE(AwaitFree(*thirds_, kCapacity));
 }
 
-TEST_P(SemaphorePermit, TwoAfterAReleaseAreHeldAtOnce) {
+TEST_P(SemaphorePermit, TwoPermitsAfterAReleaseAreHeldAtOnce) {
   EXPECT_OK(Must(Try(*semaphore_)).Release());
   EXPECT_TRUE(AwaitFree(*thirds_, kCapacity));
   const Permit first = Must(Try(*semaphore_));
