@@ -30,9 +30,11 @@ uint32_t Parker::ParkUntil(Instant deadline) {
     uint32_t now = kArmed;
     if (!word_.compare_exchange_strong(now, kSleeping, std::memory_order_acquire) &&
         now != kSleeping) {
-      return now;
+      if (TakeInterrupt()) return kArmed;
+      return word_.load(std::memory_order_acquire);
     }
     FutexWait(&word_, kSleeping, deadline);
+    if (TakeInterrupt()) return kArmed;
     now = word_.load(std::memory_order_acquire);
     if (now != kSleeping) return now;
     if (deadline <= Now()) {
@@ -43,7 +45,13 @@ uint32_t Parker::ParkUntil(Instant deadline) {
   }
 }
 
+bool Parker::TakeInterrupt() {
+  uint32_t now = kInterrupted;
+  return word_.compare_exchange_strong(now, kArmed, std::memory_order_acquire);
+}
+
 bool Parker::BeginPolling(int event_fd) {
+  if (TakeInterrupt()) return false;
   uint32_t now = kArmed;
   // With release: a thread that signals the event must see that it exists.
   return word_.compare_exchange_strong(now, kPolling + static_cast<uint32_t>(event_fd),
@@ -55,9 +63,18 @@ void Parker::EndPolling() {
   if (now >= kPolling) word_.compare_exchange_strong(now, kArmed, std::memory_order_acquire);
 }
 
-void Parker::Set(uint32_t value) {
-  const uint32_t before = word_.exchange(value, std::memory_order_acq_rel);
-  if (before < kPolling) return;
+void Parker::Set(uint32_t value) { Wake(word_.exchange(value, std::memory_order_acq_rel)); }
+
+void Parker::Interrupt() {
+  uint32_t now = word_.load(std::memory_order_acquire);
+  while (now == kArmed || now >= kPolling) {
+    if (now == kInterrupted) return;
+    if (word_.compare_exchange_weak(now, kInterrupted, std::memory_order_acq_rel)) return Wake(now);
+  }
+}
+
+void Parker::Wake(uint32_t before) {
+  if (before < kPolling || before == kInterrupted) return;
   if (before == kSleeping) {
     // This uses only the address: if the owner has left already, no thread is woken.
     syscall(SYS_futex, &word_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);

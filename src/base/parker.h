@@ -26,10 +26,10 @@ class Parker {
 
   void Arm() { word_.store(kArmed, std::memory_order_relaxed); }
 
-  // Returns the value that was set, or kArmed if the deadline passed first.
+  // Returns the value that was set, or kArmed if the deadline passed first, or after a Interrupt().
   uint32_t ParkUntil(Instant deadline);
 
-  // Returns false if a value is set already.
+  // Returns false if a value is set already, or after a Interrupt().
   bool BeginPolling(int event_fd);
   void EndPolling();
 
@@ -41,9 +41,18 @@ class Parker {
 
   void Set(uint32_t value);
 
+  // Ends the owner's sleep, or the next one, without a value; does nothing once one is set. The
+  // caller must know that the Parker still exists.
+  void Interrupt();
+
  private:
   static constexpr uint32_t kSleeping = ~uint32_t{0};
+  static constexpr uint32_t kInterrupted = ~uint32_t{1};
   static constexpr uint32_t kPolling = uint32_t{1} << 31;  // plus the descriptor
+
+  // True if the word was kInterrupted.
+  bool TakeInterrupt();
+  void Wake(uint32_t before);
 
   Atomic<uint32_t> word_{kArmed};
 };

@@ -7,6 +7,11 @@
 
 namespace redlatch::base {
 
+// Marks a descriptor as the library's own, and tells if it still is: the program may have closed it
+// and opened another file with the same number.
+void MarkAsOwn(int fd);
+bool IsOwn(int fd);
+
 // An eventfd, with which one thread ends the poll() of another. It uses its descriptor only if the
 // program has not closed it and opened another file with the same number.
 class WakeEvent {

@@ -107,10 +107,7 @@ void Background::Serve(const std::vector<Entry*>& due) {
     core_.FeedWithRoom(*entry, [&](LockState& state, base::Instant now, Effects& effects) {
       state.Expire(now, effects);  // a hold that is over sends nothing
       while (std::optional<Request> request = state.NextRequest(now, kTogether)) {
-        base::WithMemory([&] {
-          core_.MakeReady(*entry, *request);
-          jobs.push_back({.entry = entry, .request = *request});
-        });
+        base::WithMemory([&] { jobs.push_back({.entry = entry, .request = *request}); });
         LockTable::Refer(*entry);
       }
     });

@@ -191,7 +191,7 @@ absl::Status ClientCore::OfForkedChild() const {
 ClientStats ClientCore::Stats() {
   ClientStats stats{.server = server(), .name = url_.client_name, .id = identity_.client};
   if (in_forked_child()) return stats;
-  const redis::SharedConnection::Stats connections = server_group_->facts({}).connections;
+  const redis::Connection::Stats connections = server_group_->facts({}).connections;
   stats.connects = connections.connects;
   stats.breaks = connections.breaks;
   stats.reconnects = reconnects_.load(std::memory_order_relaxed);
@@ -241,39 +241,18 @@ Operation::Action ClientCore::Resume(Entry& entry, Operation& operation,
   return action;
 }
 
-absl::Status ClientCore::Subscribe(Entry& entry, base::Instant deadline,
-                                   const std::stop_token& stop) {
+absl::Status ClientCore::Subscribe(Entry& entry, base::Instant deadline) {
   const std::string_view key = entry.keys.main();
   const bool redisson = entry.type->redisson();
   if (!redisson || !server_group_->subscription(key).acknowledged) {
-    absl::Status subscribed = server_group_->Subscribe(key, deadline, stop);
+    absl::Status subscribed = server_group_->Subscribe(key, deadline);
     if (!redisson || !subscribed.ok()) return subscribed;
   }
-  return wake_channels_.Listen(entry, deadline, stop);
-}
-
-void ClientCore::MakeReady(const Entry& entry, Request& request) {
-  AcquireRequest* const acquire = request.acquire();
-  if ((acquire != nullptr && acquire->listen) || request.missed_since) {
-    const auto sign = request.missed_since ? redis::SubscriptionSign::kMissedMessage
-                                           : redis::SubscriptionSign::kLongWait;
-    server_group_->NoteSign(entry.keys.main(), sign, request.missed_since.value_or(request.sent));
-  }
-  if (acquire != nullptr && !acquire->listen) {
-    acquire->listen = server_group_->subscription(entry.keys.main()).unchecked;
-  }
+  return wake_channels_.Listen(entry, deadline);
 }
 
 void ClientCore::NoteAnswer(const Entry& entry, const Request& request, const Result& result) {
   const AcquireRequest* const acquire = request.acquire();
-  const bool asked = acquire != nullptr && acquire->listen &&
-                     std::holds_alternative<AcquireQueued>(result.acquire());
-  const bool renewed = std::holds_alternative<RenewRequest>(request.what);
-  if (asked || (renewed && result.unsubscribed)) {
-    const auto sign = result.unsubscribed ? redis::SubscriptionSign::kUnsubscribed
-                                          : redis::SubscriptionSign::kSubscribed;
-    server_group_->NoteSign(entry.keys.main(), sign, request.sent);
-  }
   if (result.failed() == nullptr) {
     const auto* const release = std::get_if<ReleaseRequest>(&request.what);
     if (release != nullptr && entry.type->redisson()) Unlatch(entry, request, result);
@@ -541,16 +520,15 @@ std::unique_ptr<redis::ServerGroup> ClientCore::MakeServerGroup(QuorumRunner::Ma
       .on_down = [this] { background_.Tell(Background::kUnsubscribed); },
       .on_subscribed = [this](bool subscribed,
                               std::string_view why) { TellSubscribed(subscribed, why); },
-      .on_unread = [this] { event_driver_->ReadReplies(); },
       .on_other_channel =
           [this](std::string_view channel, std::optional<std::string_view> message) {
             return wake_channels_.Take(channel, message);
           }};
   if (url_.kind != redis::Url::Kind::kQuorum) return MakeServerGroup(url_, std::move(events));
   // One thread reads the messages of all nodes.
-  const auto thread = std::make_shared<redis::SubscriberThread>();
-  const auto make = [this, thread](size_t server, redis::ServerGroup::Events its) {
-    return MakeServerGroup(url_.members[server], std::move(its), {.thread = thread});
+  const auto listener = std::make_shared<redis::Listener>();
+  const auto make = [this, listener](size_t server, redis::ServerGroup::Events its) {
+    return MakeServerGroup(url_.members[server], std::move(its), {.listener = listener});
   };
   auto quorum = make_quorum({.name = url_.DebugString(),
                              .restart_delay = url_.restart_delay,
@@ -596,7 +574,7 @@ std::unique_ptr<redis::ServerGroup> ClientCore::MakeServerGroup(const redis::Url
 
 void ClientCore::Reconnected() {
   const auto [concerned, reconnected] =
-      base::WithMemory([this] { return server_group_->Realign(); });
+      base::WithMemory([this] { return server_group_->TakeReconnected(); });
   if (reconnected) {
     reconnects_.fetch_add(1, std::memory_order_relaxed);
     base::WithMemory([this] {

@@ -173,7 +173,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   // The elections that this client observes.
   Observations& observations() { return observations_; }
   // Makes messages about the lock reach this client.
-  absl::Status Subscribe(Entry& entry, base::Instant deadline, const std::stop_token& stop);
+  absl::Status Subscribe(Entry& entry, base::Instant deadline);
   // The channel of this client for messages about the key.
   std::string ChannelFor(std::string_view key) const {
     return ChannelName(server_group_->slot_tag(key));
@@ -206,9 +206,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
     if (entry.request_timer.IsAfter(request_at)) background_.Schedule(entry, request_at);
   }
 
-  // The steps before a request is sent, such as renewing a subscription that brings no messages,
-  // and after its result is there; common to all drivers.
-  void MakeReady(const Entry& entry, Request& request);
+  // Notes the result of a request, for all drivers.
   void NoteAnswer(const Entry& entry, const Request& request, const Result& result);
   // Returns the result of a posted request, once its reply is there, and notes it.
   Result TakeReply(const Entry& entry, const Request& request, RequestInFlight& posted) noexcept;

@@ -18,7 +18,7 @@ constexpr absl::Duration kListenFor = absl::Milliseconds(5);
 constexpr absl::Duration kListenEach = absl::Milliseconds(10);
 // Tasks check their subscriptions so rarely that it takes a tenth of the thread's time at most.
 constexpr absl::Duration kCheck = absl::Microseconds(20), kCheckEach = absl::Milliseconds(50);
-// A thread spins equally long for its own reply; see SharedConnectionOptions.
+// A thread spins equally long for its own reply; see ConnectionOptions.
 constexpr absl::Duration kAskAgain = absl::Microseconds(80);
 constexpr size_t kFew = 2;
 // The server works on the first scripts of a turn while the others are written.
@@ -26,6 +26,7 @@ constexpr size_t kSendEach = 32;
 // No task begins while more scripts than this are in flight: a server that takes 2 ms for each
 // answers that many within half of the usual command timeout.
 constexpr size_t kMostInFlight = 256;
+constexpr uint32_t kWoken = 1;
 
 }  // namespace
 
@@ -41,16 +42,11 @@ void EventDriver::Start() {
 }
 
 void EventDriver::Signal() {
-  if (std::exchange(polling_, false)) {
-    wake_.Signal();
+  if (std::exchange(awaits_, false)) {
+    parker_.Set(kWoken);
   } else {
     changed_.SignalAll();
   }
-}
-
-void EventDriver::ReadReplies() {
-  const base::MutexLock lock(mu_);
-  if (polling_) Signal();
 }
 
 bool EventDriver::Ready() {
@@ -275,11 +271,11 @@ absl::Status EventDriver::Listen(Entry& entry, base::Instant& again) {
   const base::Instant now = base::Now();
   if (entry.type->redisson()) {  // the tasks wait for different channels
     again = now + std::clamp(timers_.size() * kCheck, kDriversTurn, kCheckEach);
-    return core_.Subscribe(entry, now, {});
+    return core_.Subscribe(entry, now);
   }
   again = listen_again_;
   if (now < listen_again_) return unsubscribed_;
-  absl::Status unsubscribed = core_.Subscribe(entry, now + kListenFor, {});
+  absl::Status unsubscribed = core_.Subscribe(entry, now + kListenFor);
   if (!absl::IsUnavailable(unsubscribed)) return unsubscribed;
   listen_again_ = base::Now() + kListenEach;
   again = listen_again_ + kListenEach;
@@ -289,22 +285,31 @@ absl::Status EventDriver::Listen(Entry& entry, base::Instant& again) {
 
 void EventDriver::WaitForMore() {
   const base::Instant until = timers_.empty() ? base::Instant::Infinite() : timers_.begin()->first;
-  if (in_flight_count_ == 0) return changed_.WaitUntil(mu_, until);
+  if (tasks_.empty()) return changed_.WaitUntil(mu_, until);
   const base::Instant began = base::Now();
   // Several scripts are answered together, later the more there are.
-  const bool alone = in_flight_count_ <= kFew;
+  const bool alone = in_flight_count_ > 0 && in_flight_count_ <= kFew;
   if (alone && way_.way() == base::WayToWait::kEager &&
       SpinForMore(std::min(until, began + kAskAgain))) {
     if (inbox_.size() == 1) way_.Record(base::Now() - began);
     return;
   }
-  polling_ = true;
-  wake_.Open();
+  awaits_ = true;
+  parker_.Arm();
   mu_.Unlock();
-  base::WithMemory([&] { Poll(until); });
+  base::WithMemory([&] { Await(until); });
   mu_.Lock();
   const absl::Duration took = base::Now() - began;
-  if (std::exchange(polling_, false) && alone && took < kDriversTurn) way_.Record(took);
+  if (!std::exchange(awaits_, false) && alone && took < kDriversTurn) way_.Record(took);
+}
+
+// Reads replies and messages meanwhile, if no other thread does.
+void EventDriver::Await(base::Instant until) {
+  std::vector<std::shared_ptr<redis::Connection>> connections;
+  core_.server_group().AppendConnections(connections);
+  std::vector<redis::Connection*> all;
+  for (const auto& each : connections) all.push_back(each.get());
+  redis::Connection::AwaitAny(all, parker_, until);
 }
 
 bool EventDriver::HasMore() const {
@@ -322,27 +327,6 @@ bool EventDriver::SpinForMore(base::Instant until) {
     if (HasMore()) return true;
   } while (base::Now() < until);
   return false;
-}
-
-void EventDriver::Poll(base::Instant until) {
-  constexpr absl::Duration kLongestPoll = absl::Milliseconds(100);
-  until = std::min(until, base::Now() + kLongestPoll);
-  std::vector<redis::Transport::Polled> connections;
-  core_.server_group().BeginPoll(connections);
-  absl::InlinedVector<pollfd, 8> fds;
-  {
-    const base::MutexLock lock(mu_);
-    fds.push_back({.fd = wake_.fd(), .events = POLLIN, .revents = 0});
-    if (wake_.fd() < 0) until = std::min(until, base::Now() + kDriversTurn);
-  }
-  for (const redis::Transport::Polled& each : connections) {
-    until = std::min(until, each.until);
-    if (each.already.readable) return;
-    fds.push_back({.fd = each.fd, .events = each.events, .revents = 0});
-  }
-  const bool came = base::Poll(fds.data(), fds.size(), until) > 0;
-  const base::MutexLock lock(mu_);
-  if (came && fds[0].revents != 0) wake_.Drain();
 }
 
 void EventDriver::Complete(Completion completion, Whose whose) noexcept {

@@ -22,7 +22,7 @@
 #include "src/base/atomic.h"
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
-#include "src/base/wake_event.h"
+#include "src/base/parker.h"
 #include "src/base/way_to_wait.h"
 #include "src/lock/entry.h"
 #include "src/lock/request_runner.h"
@@ -135,8 +135,6 @@ class EventDriver : public std::enable_shared_from_this<EventDriver> {
   void Complete(Completion completion, Whose whose = Whose::kUsers) noexcept;
   // Ends the tasks that the object began.
   void StopObject(const void* object);
-  // Lets the driver's thread read replies that no other thread reads.
-  void ReadReplies();
   // Returns true on the driver's thread.
   bool OnItsThread() const { return thread_id_.load() == std::this_thread::get_id(); }
 
@@ -183,7 +181,7 @@ class EventDriver : public std::enable_shared_from_this<EventDriver> {
   // Spins before it sleeps, if that has paid lately. Returns true if there is work.
   bool SpinForMore(base::Instant until) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool HasMore() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Poll(base::Instant until) ABSL_LOCKS_EXCLUDED(mu_);
+  void Await(base::Instant until) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Completions.
   void RunCompletions() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -204,12 +202,12 @@ class EventDriver : public std::enable_shared_from_this<EventDriver> {
   std::vector<std::pair<Completion, Whose>> completions_ ABSL_GUARDED_BY(mu_);
   std::thread thread_ ABSL_GUARDED_BY(mu_);
   bool started_ ABSL_GUARDED_BY(mu_) = false;
-  bool polling_ ABSL_GUARDED_BY(mu_) = false;
+  bool awaits_ ABSL_GUARDED_BY(mu_) = false;  // its thread sleeps on `parker_`
+  base::Parker parker_;
   bool uses_core_ ABSL_GUARDED_BY(mu_) = false;  // its thread runs, except in completions
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   bool settling_ ABSL_GUARDED_BY(mu_) = false;  // Stop() waits for the releases
   bool ended_ ABSL_GUARDED_BY(mu_) = false;     // the thread has ended
-  base::WakeEvent wake_ ABSL_GUARDED_BY(mu_);
   base::Atomic<std::thread::id> thread_id_{};
   base::Atomic<size_t> in_flight_count_{0};  // scripts in flight
   WeakMap<base::Atomic<size_t>> in_flight_;  // by server

@@ -105,7 +105,7 @@ std::optional<Leader> LeaderOf(const LeaderNews& news) {
 absl::Status Observations::Add(const NamedLock& election, absl::Duration heartbeat,
                                std::shared_ptr<LeaderListener> listener) {
   absl::Status subscribed =
-      core_.server_group().Subscribe(election.keys.main(), base::Now() + kTimeout, {});
+      core_.server_group().Subscribe(election.keys.main(), base::Now() + kTimeout);
   if (!subscribed.ok() && !absl::IsUnavailable(subscribed)) return subscribed;
   Change known;
   {
@@ -169,19 +169,14 @@ void Observations::OnMessage(std::string_view text) {
   Tell(change);
 }
 
-void Observations::NoteSubscription(std::string_view key, bool subscribed, base::Instant asked) {
-  using redis::SubscriptionSign;
-  redis::ServerGroup& group = core_.server_group();
-  group.NoteSign(key, subscribed ? SubscriptionSign::kSubscribed : SubscriptionSign::kUnsubscribed,
-                 asked);
-  // The server may have refused the channel earlier. This call does not wait.
-  if (!group.subscription(key).acknowledged) group.Subscribe(key, base::Now(), {}).IgnoreError();
-}
-
 void Observations::TakeReply(const KeySet& keys, base::Instant sent, const Result& result) {
   const auto* const text = std::get_if<ScriptText>(&result.what);
   auto reply = text == nullptr ? std::nullopt : ReadLeaderReply(text->text);
-  if (reply) NoteSubscription(keys.main(), reply->subscribers > 0, sent);
+  // The server may have refused the channel earlier. This call does not wait.
+  redis::ServerGroup& group = core_.server_group();
+  if (reply && !group.subscription(keys.main()).acknowledged) {
+    group.Subscribe(keys.main(), base::Now()).IgnoreError();
+  }
   Change change;
   {
     const base::MutexLock lock(mu_);

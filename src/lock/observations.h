@@ -92,7 +92,6 @@ class Observations {
   static Change Newest(const Watch& watch);
   void Tell(const Change& change);
   // Notes that a reply says if the server sees this client subscribed.
-  void NoteSubscription(std::string_view key, bool subscribed, base::Instant asked);
   void TakeReply(const KeySet& keys, base::Instant sent, const Result& result);
 
   ClientCore& core_;

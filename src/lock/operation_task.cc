@@ -132,7 +132,6 @@ void OperationTask::BeginRun(base::Instant now) {
                              .until = action_.until,
                              .try_at = now,
                              .result = std::move(unsent)});
-  core.MakeReady(*entry_, running_->request);
 }
 
 // Returns false if the request cannot be sent.

@@ -16,8 +16,8 @@
 #include "src/base/clock.h"
 #include "src/lock/script_codec.h"
 #include "src/lock/state/request.h"
+#include "src/redis/link/connection.h"
 #include "src/redis/link/script_runner.h"
-#include "src/redis/link/shared_connection.h"
 #include "src/redis/server_group/server_group.h"
 #include "src/redis/wire/codec.h"
 

@@ -23,10 +23,7 @@ void ThreadDriver::Drive(Operation& operation, std::optional<Operation::Action> 
     std::optional<Result> result;
     absl::Status subscribed_as;
     if (action.kind == Kind::kRun) {
-      // If the request will be queued, its result would only wake this thread.
-      const bool unread = operation.request().unread_for > absl::ZeroDuration() &&
-                          RunUnread(operation, action.until, result);
-      if (!unread) result = Run(operation.request(), action.until);
+      result = Run(operation.request(), action.until);
     } else if (action.kind == Kind::kConfirm) {
       result = core_.batches().Run(entry_, operation.request(), action.until);
     } else if (action.kind == Kind::kSubscribe) {
@@ -50,14 +47,12 @@ Operation::Action ThreadDriver::Resume(Operation& operation, Operation::Event ev
 
 Result ThreadDriver::Run(const Request& request, base::Instant until) noexcept {
   return OrNoMemory([&] {
-    Request ready = request;  // copied here, since memory may be lacking
-    core_.MakeReady(entry_, ready);
     const auto wanted = [&] {
       const base::MutexLock lock(entry_.mu);
-      return entry_.state.IsWanted(ready);
+      return entry_.state.IsWanted(request);
     };
-    Result result = core_.runner().Run(core_.SubjectOf(entry_), ready, until, wanted);
-    core_.NoteAnswer(entry_, ready, result);
+    Result result = core_.runner().Run(core_.SubjectOf(entry_), request, until, wanted);
+    core_.NoteAnswer(entry_, request, result);
     return result;
   });
 }
@@ -77,7 +72,7 @@ bool ThreadDriver::RunUnread(Operation& operation, base::Instant until,
 }
 
 absl::Status ThreadDriver::Subscribe(base::Instant until) noexcept try {
-  return core_.Subscribe(entry_, until, stop_);
+  return core_.Subscribe(entry_, until);
 } catch (const std::bad_alloc&) {
   return base::NoMemory();
 }

@@ -79,7 +79,6 @@ bool UnattendedRequests::RunAndRead(Entry& entry, const Request& acquire,
   absl::Status sent;
   try {
     command = &Prepare(entry, acquire);
-    core_.MakeReady(entry, command->request);
     sent = core_.runner().Post(core_.SubjectOf(entry), command->request, command->posted);
   } catch (const std::bad_alloc&) {
     sent = base::NoMemory();
@@ -91,7 +90,7 @@ bool UnattendedRequests::RunAndRead(Entry& entry, const Request& acquire,
   redis::InFlight& in_flight = command->posted.in_flight;
   if (meanwhile()) {
     // Replies from a server that was forgotten are not read; they fail when it is destroyed.
-    const std::shared_ptr<redis::SharedConnection> at = std::move(in_flight.at);
+    const std::shared_ptr<redis::Connection> at = std::move(in_flight.at);
     LeaveUnattended(*command);
     at->Leave(in_flight, [this, command] { Answered(*command); }) ? ScheduleRead()
                                                                   : Answered(*command);

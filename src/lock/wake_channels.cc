@@ -41,8 +41,7 @@ bool WakeChannels::ListensAt(const KeySet& keys, const LockType& type) const {
   return found != channels_.end() && !found->second.listeners.empty();
 }
 
-absl::Status WakeChannels::Listen(Entry& entry, base::Instant deadline,
-                                  const std::stop_token& stop) {
+absl::Status WakeChannels::Listen(Entry& entry, base::Instant deadline) {
   std::string name;
   ChannelListener* left = nullptr;
   uint64_t number = 0;
@@ -74,8 +73,7 @@ absl::Status WakeChannels::Listen(Entry& entry, base::Instant deadline,
   }
   if (left != nullptr) Leave(*left);
   if (number == 0) return absl::OkStatus();
-  absl::Status subscribed =
-      core_.server_group().SubscribeTo(entry.keys.main(), name, deadline, stop);
+  absl::Status subscribed = core_.server_group().SubscribeTo(entry.keys.main(), name, deadline);
   {
     const base::MutexLock lock(mu_);
     const auto found = channels_.find(name);

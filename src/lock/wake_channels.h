@@ -6,7 +6,6 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <stop_token>
 #include <string>
 #include <string_view>
 
@@ -66,7 +65,7 @@ class WakeChannels {
   // Returns true if any acquire of this client listens on the lock's channel.
   bool ListensAt(const KeySet& keys, const LockType& type) const;
   // Subscribes the entry's pending acquire, until it is no longer pending: Feed() calls Leave().
-  absl::Status Listen(Entry& entry, base::Instant deadline, const std::stop_token& stop);
+  absl::Status Listen(Entry& entry, base::Instant deadline);
   void Leave(ChannelListener& left) noexcept;
 
   // A message has come, or (null) the server no longer sends any on that channel. Returns false if

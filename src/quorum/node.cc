@@ -308,8 +308,8 @@ void Node::SubscribeNext() {
     subscriptions_.pop_front();
   }
   if (!at_->subscription(next->key).acknowledged) {
-    next->outcome = base::WithMemory(
-        [&] { return at_->Subscribe(next->key, base::Now() + kSubscribeTurn, {}); });
+    next->outcome =
+        base::WithMemory([&] { return at_->Subscribe(next->key, base::Now() + kSubscribeTurn); });
   }
   next->over = true;
   on_subscribed_();

@@ -17,8 +17,8 @@
 #include "src/base/wake_event.h"
 #include "src/base/words.h"
 #include "src/lock/state/timing.h"
+#include "src/redis/link/connection.h"
 #include "src/redis/link/script_runner.h"
-#include "src/redis/link/subscriber.h"
 #include "src/redis/wire/errors.h"
 
 namespace redlatch::quorum {
@@ -98,48 +98,15 @@ NodeCallPtr RaiseCall(const Subject& subject, GrantId grant, uint64_t last_token
   return call;
 }
 
-// Wakes the calling thread, in all its rounds. A forked child has another.
-base::WakeEvent& WakeOfThisThread() {
-  thread_local std::optional<base::WakeEvent> event;
-  thread_local std::optional<base::ForkGuard> guard;
-  if (!event || guard->InForkedChild()) {
-    event.emplace();
-    guard.emplace();
-  }
-  event->Open();
-  return *event;
-}
-
-// Reads what has come from these nodes, or waits until then for something to come, or for `wake` to
-// be signalled.
-void ReadNodes(const Nodes& nodes, NodeSet which, base::Instant until,
-               base::WakeEvent* wake = nullptr) {
-  std::vector<pollfd> fds;
-  std::vector<size_t> polled;  // nodes
-  std::vector<redis::Transport::Polled> connections;
-  until = std::min(until, base::Now() + kLongestTurn);
-  fds.push_back({.fd = wake != nullptr ? wake->fd() : -1, .events = POLLIN, .revents = 0});
-  bool ready = false;
+// Handles what comes from these nodes, until the parker is set or until then.
+void AwaitNodes(const Nodes& nodes, NodeSet which, base::Parker& parker, base::Instant until) {
+  std::vector<std::shared_ptr<redis::Connection>> connections;
   for (size_t node = 0; node < nodes.size(); ++node) {
-    if ((which & Only(node)) == 0) continue;
-    connections.clear();
-    nodes[node]->at().BeginPoll(connections);
-    bool any = false;
-    for (const auto& each : connections) {
-      any |= each.fd >= 0;
-      until = std::min(until, each.until);
-      ready |= each.already.readable;
-      fds.push_back({.fd = each.fd, .events = each.events, .revents = 0});
-      polled.push_back(node);
-    }
-    if (!any) until = std::min(until, base::Now() + kTurn);
+    if ((which & Only(node)) != 0) nodes[node]->at().AppendConnections(connections);
   }
-  const int came = base::Poll(fds.data(), fds.size(), ready ? base::Instant() : until);
-  if (came > 0 && fds[0].revents != 0) wake->Drain();
-  for (size_t i = 0; i < polled.size(); ++i) {
-    const bool readable = came > 0 && fds[i + 1].revents != 0;
-    if (readable || ready || came == 0) nodes[polled[i]]->at().Drain(base::Instant());
-  }
+  std::vector<redis::Connection*> all;
+  for (const auto& each : connections) all.push_back(each.get());
+  redis::Connection::AwaitAny(all, parker, until);
 }
 
 // Reads the reply to a release, or to the cancel that a node was sent in its place.
@@ -295,7 +262,7 @@ class Quorum::Round {
         calls.results[each.node] = calls.read(each.node, calls.replies[each.node]);
       }
       if (enough() || deadline <= base::Now()) return;
-      if (inbox_->empty()) ReadNodes(nodes_, Awaited(), deadline, &inbox_->wake());
+      if (inbox_->ArmIfEmpty()) AwaitNodes(nodes_, Awaited(), inbox_->parker(), deadline);
     }
   }
 
@@ -313,8 +280,7 @@ class Quorum::Round {
       const base::MutexLock lock(mu_);
       if (closed_) return;
       arrivals_.push_back(std::move(arrival));
-      // Under the mutex: once it is closed, the event may be gone.
-      if (std::this_thread::get_id() != owner_) wake_.Signal();
+      parker_.Set(kArrived);
     }
     void Close() {
       const base::MutexLock lock(mu_);
@@ -324,20 +290,22 @@ class Quorum::Round {
       const base::MutexLock lock(mu_);
       return closed_;
     }
-    bool empty() const {
+    // Returns false if there is an arrival. Otherwise the next one will set the parker.
+    bool ArmIfEmpty() {
       const base::MutexLock lock(mu_);
+      if (arrivals_.empty()) parker_.Arm();
       return arrivals_.empty();
     }
     std::vector<Arrival> Take() {
       const base::MutexLock lock(mu_);
       return std::exchange(arrivals_, {});
     }
-    // Signalled when another thread adds an arrival.
-    base::WakeEvent& wake() const { return wake_; }
+    base::Parker& parker() { return parker_; }
 
    private:
-    const std::thread::id owner_ = std::this_thread::get_id();
-    base::WakeEvent& wake_ = WakeOfThisThread();
+    static constexpr uint32_t kArrived = 1;
+
+    base::Parker parker_;
     mutable base::Mutex mu_;
     bool closed_ ABSL_GUARDED_BY(mu_) = false;
     std::vector<Arrival> arrivals_ ABSL_GUARDED_BY(mu_);
@@ -376,8 +344,7 @@ Quorum::Quorum(Options options, Events events)
                    [this, on_up] {
                      reconnected_ = true;
                      on_up();
-                   },
-               .on_subscribed = [](bool, std::string_view) {}};
+                   }};
     nodes_.push_back(std::make_unique<Node>(options_.make(node, std::move(its)), on_up, [this] {
       const base::MutexLock lock(mu_);
       subscribed_.SignalAll();
@@ -540,29 +507,25 @@ bool Quorum::ReadAll(base::Instant until, absl::FunctionRef<bool()> enough) {
     const base::Instant at_most = std::min(now, until);
     for (const auto& node : nodes_) node->at().Drain(at_most);
     if (const bool all = enough(); all || until <= now) return all;
-    base::WithMemory([&] { ReadNodes(nodes_, ~NodeSet{0}, std::min(until, now + kTurn)); });
+    base::WithMemory([&] {
+      base::Parker parker;
+      AwaitNodes(nodes_, ~NodeSet{0}, parker, std::min(until, now + kTurn));
+    });
   }
 }
 
 redis::Subscription Quorum::subscription(std::string_view key) const {
   size_t acknowledged = 0;
-  bool unchecked = false;
   for (const auto& node : nodes_) {
     const redis::Subscription its = node->at().subscription(key);
     acknowledged += its.acknowledged ? 1 : 0;
-    unchecked |= its.unchecked;
   }
   const bool enough = acknowledged >= majority();
-  return {.acknowledged = enough, .live = enough, .unchecked = unchecked};
+  return {.acknowledged = enough, .live = enough};
 }
 
-absl::Status Quorum::Subscribe(std::string_view key, base::Instant deadline,
-                               const std::stop_token& stop) {
+absl::Status Quorum::Subscribe(std::string_view key, base::Instant deadline) {
   if (absl::Status problem = Problem(); !problem.ok()) return problem;
-  const std::stop_callback on_stop(stop, [this] {
-    const base::MutexLock lock(mu_);
-    subscribed_.SignalAll();
-  });
   std::vector<std::shared_ptr<const Node::Subscription>> subscriptions;
   for (const auto& node : nodes_) subscriptions.push_back(node->Subscribe(key));
   absl::Status why;
@@ -577,7 +540,7 @@ absl::Status Quorum::Subscribe(std::string_view key, base::Instant deadline,
   };
   const auto subscribed = [&] { return subscription(key).acknowledged; };
   const base::MutexLock lock(mu_);
-  while (!subscribed() && !all_over() && base::Now() < deadline && !stop.stop_requested()) {
+  while (!subscribed() && !all_over() && base::Now() < deadline) {
     subscribed_.WaitUntil(mu_, deadline);
   }
   if (subscribed()) return absl::OkStatus();
@@ -586,30 +549,19 @@ absl::Status Quorum::Subscribe(std::string_view key, base::Instant deadline,
       absl::StrCat("messages of too few of ", options_.name, " arrive (still trying)"));
 }
 
-uint32_t Quorum::Await(std::string_view key, base::Parker& parker, base::Instant deadline) {
-  absl::InlinedVector<redis::Subscriber*, 6> messages;
-  for (const auto& node : nodes_) {
-    if (redis::Subscriber* const its = node->at().MessagesOf(key)) messages.push_back(its);
-  }
-  return redis::Subscriber::AwaitAny(messages, parker, deadline);
+uint32_t Quorum::Await(std::string_view, base::Parker& parker, base::Instant deadline) {
+  AwaitNodes(nodes_, ~NodeSet{0}, parker, deadline);
+  return parker.value();
 }
 
-// What a server says is noted with each node's result.
-void Quorum::NoteSign(std::string_view key, redis::SubscriptionSign sign, base::Instant since) {
-  using redis::SubscriptionSign;
-  if (sign == SubscriptionSign::kSubscribed || sign == SubscriptionSign::kUnsubscribed) return;
-  for (const auto& node : nodes_) node->at().NoteSign(key, sign, since);
-}
-
-redis::ServerGroup::Realigned Quorum::Realign() {
-  for (const auto& node : nodes_) node->at().Realign();
+redis::ServerGroup::Reconnected Quorum::TakeReconnected() {
   return {.reconnected = reconnected_.exchange(false)};
 }
 
 redis::ServerFacts Quorum::facts(std::string_view) const {
   redis::ServerFacts all{.name = options_.name, .connections = {.late = late_}};
   for (const auto& node : nodes_) {
-    const redis::SharedConnection::Stats its = node->at().facts({}).connections;
+    const redis::Connection::Stats its = node->at().facts({}).connections;
     all.connections.connects += its.connects;
     all.connections.breaks += its.breaks;
   }
@@ -888,18 +840,13 @@ void Quorum::RunAll(absl::Span<const Item> items, base::Instant deadline,
   std::fill(results.begin(), results.end(), internal::NoMemoryLeft());
 }
 
-// Takes in what the nodes told of their clocks and of this client's subscription.
+// Takes in what the nodes told of their clocks.
 void Quorum::Note(const Running& one) {
   std::vector<int64_t> clocks;
   for (size_t node = 0; node < nodes_.size(); ++node) {
     const NodeResult& result = one.calls.results[node];
     if (result.granted() != nullptr && result.granted()->clock > 0) {
       clocks.push_back(result.granted()->clock);
-    }
-    if (one.acquire != nullptr && one.acquire->listen && result.kind == NodeResult::Kind::kQueued) {
-      const auto sign = result.result.unsubscribed ? redis::SubscriptionSign::kUnsubscribed
-                                                   : redis::SubscriptionSign::kSubscribed;
-      nodes_[node]->at().NoteSign(one.key(), sign, one.sent);
     }
   }
   const bool of_majority = clocks.size() >= majority();

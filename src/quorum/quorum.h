@@ -352,13 +352,13 @@ class Quorum final : public internal::QuorumRunner {
   absl::Status Post(const redis::ScriptCall& call, redis::InFlight& in_flight) override;
   // Waits until the releases in flight are decided.
   bool Drain(base::Instant until) override;
-  void BeginPoll(std::vector<redis::Transport::Polled>&) override {}
+  void AppendConnections(std::vector<std::shared_ptr<redis::Connection>>& connections) override {
+    for (const auto& node : nodes_) node->at().AppendConnections(connections);
+  }
   redis::Subscription subscription(std::string_view key) const override;
-  absl::Status Subscribe(std::string_view key, base::Instant deadline,
-                         const std::stop_token& stop) override;
+  absl::Status Subscribe(std::string_view key, base::Instant deadline) override;
   uint32_t Await(std::string_view key, base::Parker& parker, base::Instant deadline) override;
-  void NoteSign(std::string_view key, redis::SubscriptionSign sign, base::Instant since) override;
-  Realigned Realign() override;
+  Reconnected TakeReconnected() override;
   void Stop() override;
 
  private:
@@ -419,7 +419,7 @@ class Quorum final : public internal::QuorumRunner {
   bool alike_ = options_.restart_delay == absl::ZeroDuration();  // all nodes are sent the same text
   std::vector<std::string> servers_;                             // of the nodes, for messages
   base::Atomic<bool> stopped_{false};
-  base::Atomic<bool> reconnected_{false};  // since Realign()
+  base::Atomic<bool> reconnected_{false};  // since TakeReconnected()
   const std::shared_ptr<GrantTable> grants_ = std::make_shared<GrantTable>();
   TokenClock clock_;
   base::Atomic<uint64_t> late_{0};  // requests that were not decided in time

@@ -71,9 +71,9 @@ std::optional<std::string> FakeServer::Polite(const Asked& asked) {
   if (verb == "EVAL") return ":1\r\n";
   if (verb == "EVALSHA") return "-NOSCRIPT No matching script. Please use EVAL.\r\n";
   if (verb == "SUBSCRIBE")
-    return "*3\r\n$9\r\nsubscribe\r\n" + Bulk(asked.command.at(1)) + ":1\r\n";
+    return ">3\r\n$9\r\nsubscribe\r\n" + Bulk(asked.command.at(1)) + ":1\r\n";
   if (verb == "UNSUBSCRIBE") {
-    return "*3\r\n$11\r\nunsubscribe\r\n" + Bulk(asked.command.at(1)) + ":0\r\n";
+    return ">3\r\n$11\r\nunsubscribe\r\n" + Bulk(asked.command.at(1)) + ":0\r\n";
   }
   return "+OK\r\n";
 }

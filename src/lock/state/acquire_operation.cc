@@ -160,7 +160,8 @@ auto AcquireOperation::AskAndWait(const Event& event, base::Instant now, LockSta
       return {.kind = Action::Kind::kRun,
               .until = std::min({answered_by_, gives_up_at_, now + command_timeout_.get()})};
     }
-    const bool must_listen = state.MustListen(waiter_, event.listens);
+    // The server may have refused the subscription meanwhile: another attempt says why.
+    const bool must_listen = state.MustListen(waiter_, event.listens) || !event.subscribed;
     if (waiter_.state == State::kWaiting && must_listen && listens_at_ <= now) {
       subscribing_since_ = now;
       phase_ = Phase::kSubscribing;
@@ -172,9 +173,8 @@ auto AcquireOperation::AskAndWait(const Event& event, base::Instant now, LockSta
       return Sleep(must_listen ? std::min(until, listens_at_) : until);
     }
   }
-  if (waiter_.state == State::kGranted) {
-    return waiter_.terms.acks.any() ? Confirm(now, state, effects) : Action();
-  }
+  const bool granted = waiter_.state == State::kGranted;
+  if (granted) return waiter_.terms.acks.any() ? Confirm(now, state, effects) : Action();
   const bool again = confirmation_ && waiter_.state != State::kElsewhere;
   return again ? Fail(std::move(confirmation_->why)) : Action();
 }

@@ -124,25 +124,25 @@ void Connector::BeginAttempt() {
   }
 }
 
-absl::StatusOr<std::optional<Connection>> Connector::Failed(absl::Status why) {
+absl::StatusOr<std::optional<Accepted>> Connector::Failed(absl::Status why) {
   if (attempt_->made) return Made(*std::move(attempt_->made));
   trust_where_ = !attempt_->told_where;
   attempt_.reset();
   return why;
 }
 
-absl::StatusOr<std::optional<Connection>> Connector::Made(Connection made) {
+absl::StatusOr<std::optional<Accepted>> Connector::Made(Accepted made) {
   attempt_.reset();
   trust_where_ = true;
   run_id_ = made.info.run_id;
-  return std::optional<Connection>(std::move(made));
+  return std::optional<Accepted>(std::move(made));
 }
 
-bool Connector::MayBeTwo(const Connection& made) const {
+bool Connector::MayBeTwo(const Accepted& made) const {
   return compares_run_ids_ && !made.info.run_id.empty() && made.info.run_id != run_id_;
 }
 
-std::string Connector::TwoServers(const Connection& first, const Connection& second) const {
+std::string Connector::TwoServers(const Accepted& first, const Accepted& second) const {
   const std::string& one = first.target.address.text;
   const std::string& other = second.target.address.text;
   return absl::StrCat(
@@ -160,7 +160,7 @@ void Connector::Attempt::AskFirst(std::string what) {
   made.reset();
 }
 
-void Connector::Attempt::BeginSecond(Connection first) {
+void Connector::Attempt::BeginSecond(Accepted first) {
   const base::Instant now = base::Now();
   deadline = std::min(deadline, now + std::max(kSecondTimeout, kSecondTakes * (now - began)));
   std::rotate(targets.begin(), targets.begin() + static_cast<ptrdiff_t>(next_target),
@@ -182,7 +182,7 @@ bool Connector::Moved() const {
   return target.has_value() && target->address != attempt_->targets.front().address;
 }
 
-absl::StatusOr<std::optional<Connection>> Connector::Step(base::Instant deadline, int wake_fd) {
+absl::StatusOr<std::optional<Accepted>> Connector::Step(base::Instant deadline, int wake_fd) {
   const base::NoCancellation no_cancellation;
   // An attempt that ran out of time between two calls says nothing about the server.
   const bool over = attempt_.has_value() && attempt_->deadline <= base::Now();
@@ -199,13 +199,13 @@ absl::StatusOr<std::optional<Connection>> Connector::Step(base::Instant deadline
   }
 }
 
-absl::StatusOr<std::optional<Connection>> Connector::Poll(Awaited* awaited) {
+absl::StatusOr<std::optional<Accepted>> Connector::Poll(Awaited* awaited) {
   const base::NoCancellation no_cancellation;
   return Proceed(base::Now(), *awaited);
 }
 
-absl::StatusOr<std::optional<Connection>> Connector::Proceed(base::Instant limit,
-                                                             Awaited& awaited) try {
+absl::StatusOr<std::optional<Accepted>> Connector::Proceed(base::Instant limit,
+                                                           Awaited& awaited) try {
   if (!attempt_.has_value() || Moved()) BeginAttempt();
   Attempt& attempt = *attempt_;
   for (;;) {
@@ -232,11 +232,11 @@ absl::StatusOr<std::optional<Connection>> Connector::Proceed(base::Instant limit
                                     : absl::UnavailableError(attempt.two));
     }
     if (greeted.ok()) {
-      Connection made{.dialogue = std::move(attempt.dialogue),
-                      .info = ServerInfo(),
-                      .target = attempt.target()};
+      Accepted made{.dialogue = std::move(attempt.dialogue),
+                    .info = ServerInfo(),
+                    .target = attempt.target()};
       failed = handshake_.Check(std::exchange(made.dialogue.replies, {}), &made.info);
-      const std::optional<Connection>& first = attempt.made;
+      const std::optional<Accepted>& first = attempt.made;
       if (failed.ok() && !first && MayBeTwo(made)) {
         attempt.BeginSecond(std::move(made));
         continue;

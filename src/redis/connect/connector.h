@@ -87,7 +87,7 @@ struct Dialogue {
 };
 
 // A connection that the handshake has accepted, ready for commands.
-struct Connection {
+struct Accepted {
   Dialogue dialogue;
   ServerInfo info;
   Target target;
@@ -124,10 +124,10 @@ class Connector {
   // Returns a connection, or nothing if `deadline` came first or `wake_fd` (or -1) became readable.
   // An error ends the attempt; kUnavailable: another attempt may succeed. The next call begins a
   // new one.
-  absl::StatusOr<std::optional<Connection>> Step(base::Instant deadline, int wake_fd = -1);
+  absl::StatusOr<std::optional<Accepted>> Step(base::Instant deadline, int wake_fd = -1);
 
   // The same without blocking. If it returns nothing, call it again when `awaited` has come.
-  absl::StatusOr<std::optional<Connection>> Poll(Awaited* awaited);
+  absl::StatusOr<std::optional<Accepted>> Poll(Awaited* awaited);
 
   // Drops the attempt in progress and its socket.
   void Abandon() { attempt_.reset(); }
@@ -154,12 +154,12 @@ class Connector {
     std::string last_error;
     int last_errno = 0;
     absl::Status refusal;  // by the last server that was reached, or why no targets are known
-    std::optional<Connection> made;  // the first of two connections
+    std::optional<Accepted> made;  // the first of two connections
     std::string two;  // the error if the two servers differ and the first is still there
 
     const Target& target() const { return targets[next_target - 1]; }
     void GoOn(absl::Status why);  // tries the next target after a server that was reached
-    void BeginSecond(Connection first);
+    void BeginSecond(Accepted first);
     void AskFirst(std::string what);
   };
   // True: the replies to the handshake are in. False: not yet.
@@ -167,13 +167,13 @@ class Connector {
 
   // Goes on as far as it can without blocking, except that it looks for the addresses until
   // `limit`.
-  absl::StatusOr<std::optional<Connection>> Proceed(base::Instant limit, Awaited& awaited);
+  absl::StatusOr<std::optional<Accepted>> Proceed(base::Instant limit, Awaited& awaited);
   void BeginAttempt();
   bool Moved() const;
-  absl::StatusOr<std::optional<Connection>> Failed(absl::Status why);
-  absl::StatusOr<std::optional<Connection>> Made(Connection made);
-  bool MayBeTwo(const Connection& made) const;
-  std::string TwoServers(const Connection& first, const Connection& second) const;
+  absl::StatusOr<std::optional<Accepted>> Failed(absl::Status why);
+  absl::StatusOr<std::optional<Accepted>> Made(Accepted made);
+  bool MayBeTwo(const Accepted& made) const;
+  std::string TwoServers(const Accepted& first, const Accepted& second) const;
   Outcome Advance(Attempt& attempt, base::Instant limit);
   Outcome ConnectToOne(Attempt& attempt);
   Outcome Greet(Attempt& attempt);

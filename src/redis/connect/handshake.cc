@@ -197,9 +197,8 @@ Handshake::Handshake(const Url& url, Purpose purpose, std::optional<FirstScript>
   }
   if (!url.client_name.empty())
     Add(&Handshake::CheckSetName, {"CLIENT", "SETNAME", url.client_name});
-  const bool messages = purpose == Purpose::kSubscriptions;
-  Add(messages ? &Handshake::ReadHelloOfMessages : &Handshake::ReadHello, {"HELLO"});
-  if (messages) return;
+  Add(&Handshake::ReadHello, {"HELLO", "3"});
+  if (purpose == Purpose::kSubscriptions) return;
   Add(&Handshake::ReadServer, {"INFO", "server"});
   Add(&Handshake::ReadReplication, {"INFO", "replication"});
   if (url.quarantine > absl::ZeroDuration()) {
@@ -264,23 +263,27 @@ absl::Status Handshake::Refusal(const Reply& reply) const {
       absl::StrCat(std::string(status.message()), std::string(strange ? kImitation : "")));
 }
 
-// A server that does not know HELLO, such as some proxies, may still serve.
 absl::Status Handshake::ReadHello(const Reply& reply, Facts& facts) const {
   if (reply.is_error()) {
     const absl::Status status = ErrorStatus(reply.text, server_);
+    const ErrorCode error = ClassifyError(reply.text);
+    if (error == ErrorCode::kNoPermission) {
+      return Lacks(server_, url_.user, "+hello");
+    }
     const bool tells = absl::IsUnavailable(status) || absl::IsPermissionDenied(status);
-    return tells && !CannotAsk(reply) ? status : absl::OkStatus();
+    if (tells && error != ErrorCode::kUnknownCommand) return status;
+    return absl::FailedPreconditionError(
+        absl::StrCat(server_, " does not speak RESP 3: it answers HELLO 3 with \"",
+                     std::string(Short(WithoutArguments(reply.text))),
+                     "\" (redlatch needs Redis 7.0 or later, or Valkey, without a proxy that "
+                     "speaks RESP 2 only; "
+                     "if a rename-command line took HELLO away, remove it)"));
   }
   facts.version = Short(ValueOf(reply, "version"));
   facts.valkey = ValueOf(reply, "server") == "valkey";
   facts.mode = Short(ValueOf(reply, "mode"));
   facts.role = Short(ValueOf(reply, "role"));
   return absl::OkStatus();
-}
-
-absl::Status Handshake::ReadHelloOfMessages(const Reply& reply, Facts& facts) const {
-  absl::Status said = ReadHello(reply, facts);
-  return said.ok() ? CheckRole(facts) : said;
 }
 
 absl::Status Handshake::ReadServer(const Reply& reply, Facts& facts) const {

@@ -102,7 +102,6 @@ class Handshake {
   absl::Status CheckSelect(const Reply& reply, Facts& facts) const;
   absl::Status CheckSetName(const Reply& reply, Facts& facts) const;
   absl::Status ReadHello(const Reply& reply, Facts& facts) const;
-  absl::Status ReadHelloOfMessages(const Reply& reply, Facts& facts) const;
   absl::Status ReadServer(const Reply& reply, Facts& facts) const;
   absl::Status ReadReplication(const Reply& reply, Facts& facts) const;
   absl::Status ReadReplicaLag(const Reply& reply, Facts& facts) const;

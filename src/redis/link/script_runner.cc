@@ -225,7 +225,6 @@ std::string ScriptServer::AfterError(std::string_view error, absl::Duration conn
                        connected_for >= absl::Seconds(1);
   const bool loads = options_.loading_is_replicas && code == ErrorCode::kLoading;
   if (!cut_off && !loads && !IsReplicas(code)) return {};
-  if (options_.on_replica) options_.on_replica();
   return cut_off ? "it has lost its replicas" : "it is a replica now";
 }
 
@@ -551,7 +550,7 @@ absl::Status ScriptRunner::Post(const ScriptCall& call, InFlight& in_flight) con
     if (call.script != nullptr) its.script = &ShardedScript(*call.script);
   }
   if (in_flight.waits()) {
-    in_flight.at = std::shared_ptr<SharedConnection>(server, &server->commands());
+    in_flight.at = std::shared_ptr<Connection>(server, &server->commands());
   }
   const bool known = its.script == nullptr || server->Knows(*its.script);
   const Command command =

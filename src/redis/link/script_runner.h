@@ -23,7 +23,7 @@
 #include "src/base/mutex.h"
 #include "src/redis/connect/connector.h"
 #include "src/redis/connect/plain_connection.h"
-#include "src/redis/link/shared_connection.h"
+#include "src/redis/link/connection.h"
 #include "src/redis/transport/transport.h"
 #include "src/redis/url/url.h"
 #include "src/redis/wire/codec.h"
@@ -109,19 +109,16 @@ absl::StatusOr<Reply> ResultOfPost(absl::StatusOr<Reply> answer, std::string_vie
 class ScriptServer {
  public:
   struct Options {
-    // Called if this server has become a replica, so that messages follow the commands to another
-    // one. The connection is locked meanwhile; see SharedConnectionOptions::after_error.
-    std::function<void()> on_replica;
     bool loading_is_replicas = false;      // LOADING: a replica that replaces its data
     bool no_replicas_is_replicas = false;  // NOREPLICAS: it may have been cut off
   };
-  ScriptServer(Options options, SharedConnection* commands, AckedConnection* acked = nullptr)
+  ScriptServer(Options options, Connection* commands, AckedConnection* acked = nullptr)
       : options_(std::move(options)), commands_(commands), acked_(acked) {}
-  explicit ScriptServer(SharedConnection* commands) : ScriptServer({}, commands) {}
+  explicit ScriptServer(Connection* commands) : ScriptServer({}, commands) {}
 
-  SharedConnection& commands() const { return *commands_; }
+  Connection& commands() const { return *commands_; }
 
-  // For SharedConnectionOptions::after_error: why the connection must be left after an error;
+  // For ConnectionOptions::after_error: why the connection must be left after an error;
   // empty: it need not.
   std::string AfterError(std::string_view error, absl::Duration connected_for);
 
@@ -133,7 +130,7 @@ class ScriptServer {
   void Learns(const LuaScript& script);
 
   const Options options_;
-  SharedConnection* const commands_;
+  Connection* const commands_;
   AckedConnection* const acked_;
   // The known scripts by the addresses of their SHA-1s, over the connection of that number.
   std::array<base::Atomic<const char*>, 8> known_{};
@@ -198,7 +195,7 @@ class ScriptRunner {
                                       base::Instant deadline,
                                       absl::Span<absl::StatusOr<Reply>> results) const;
 
-  // Sends a call, or a command, and does not wait; see SharedConnection::Post(). The first call of
+  // Sends a call, or a command, and does not wait; see Connection::Post(). The first call of
   // a script over a connection carries its text.
   absl::Status Post(const ScriptCall& call, InFlight& in_flight) const;
 

@@ -619,7 +619,7 @@ std::unique_ptr<SingleServer> Cluster::MakeNode(const HostAndPort& where) {
   auto node = std::make_unique<SingleServer>(
       UrlOfNode(url_, where), std::string(), std::nullopt, std::vector<Command>(), own_.mark,
       std::move(events),
-      Membership{.thread = subscriber_thread_,
+      Membership{.listener = listener_,
                  .on_silent = [this](std::string_view channel) { Silent(channel); },
                  .on_down = [this] { map_->RefreshSoon(); }});
   *self = node.get();
@@ -695,19 +695,19 @@ bool Cluster::Drain(base::Instant until) {
   return all;
 }
 
-void Cluster::BeginPoll(std::vector<Transport::Polled>& polled) {
-  for (const ClusterNodePtr& node : map_->nodes()) node->server->BeginPoll(polled);
+void Cluster::AppendConnections(std::vector<std::shared_ptr<Connection>>& connections) {
+  for (const ClusterNodePtr& node : map_->nodes()) {
+    connections.emplace_back(node, &node->server->connection());
+  }
 }
 
-ServerGroup::Realigned Cluster::Realign() {
-  for (const ClusterNodePtr& node : map_->nodes()) node->server->Realign();
+ServerGroup::Reconnected Cluster::TakeReconnected() {
   const base::MutexLock lock(mu_);
-  Realigned realigned{
-      .concerned = [concerned =
-                        concerned_](std::string_view key) { return concerned.test(SlotOf(key)); },
-      .reconnected = std::exchange(reconnected_, false)};
+  Reconnected all{.concerned = [concerned = concerned_](
+                                   std::string_view key) { return concerned.test(SlotOf(key)); },
+                  .reconnected = std::exchange(reconnected_, false)};
   concerned_.reset();  // only now: the function needed memory
-  return realigned;
+  return all;
 }
 
 void Cluster::Stop() {
@@ -724,32 +724,39 @@ ClusterNodePtr Cluster::SubscribedAt(Slot slot) const {
   return found == subscribed_at_.end() ? nullptr : found->second;
 }
 
+void Cluster::SetSubscribedAt(Slot slot, const ClusterNodePtr& node) {
+  const base::MutexLock lock(mu_);
+  node != nullptr ? static_cast<void>(subscribed_at_[slot] = node)
+                  : static_cast<void>(subscribed_at_.erase(slot));
+}
+
 Subscription Cluster::subscription(std::string_view key) const {
   const Slot slot = SlotOf(key);
   const ClusterNodePtr owner = map_->Owner(slot);
   if (owner == nullptr) return {};
   Subscription its = owner->server->subscription(key);
   its.acknowledged = SubscribedAt(slot) == owner;
-  its.live = its.acknowledged && owner->server->live();
+  its.live = its.acknowledged && owner->server->connected();
   return its;
 }
 
-absl::Status Cluster::SubscribeSlot(Slot slot, base::Instant deadline,
-                                    const std::stop_token& stop) {
+absl::Status Cluster::SubscribeSlot(Slot slot, base::Instant deadline) {
   const ClusterNodePtr before = SubscribedAt(slot);
   {
     const base::MutexLock lock(mu_);
     wanted_.set(slot);
   }
   absl::Status subscribed =
-      SubscribeOnce(slot, own_.channel(TagOf(slot) + ":"), /*own=*/true, deadline, stop);
+      SubscribeOnce(slot, own_.channel(TagOf(slot) + ":"), /*own=*/true, deadline);
   bool moved = false;
   {
     const base::MutexLock lock(mu_);
     // The subscription continues in the background, unless it is refused for good.
     if (absl::IsUnavailable(subscribed)) silent_.set(slot);
     if (!subscribed.ok() && !absl::IsUnavailable(subscribed)) wanted_.reset(slot);
-    moved = subscribed.ok() && before != nullptr && before != subscribed_at_[slot];
+    const auto now_at = subscribed_at_.find(slot);
+    moved = subscribed.ok() && before != nullptr && now_at != subscribed_at_.end() &&
+            before != now_at->second;
     if (moved) concerned_.set(slot);
   }
   // Messages published meanwhile are lost: all waiters must ask.
@@ -763,7 +770,7 @@ void Cluster::Forget(const std::string& channel) {
 }
 
 absl::Status Cluster::SubscribeOnce(Slot slot, const std::string& channel, bool own,
-                                    base::Instant deadline, const std::stop_token& stop) {
+                                    base::Instant deadline) {
   base::Backoff backoff(kFirstPause, kLongestPause);
   for (int redirects = 0;;) {
     const absl::StatusOr<ClusterNodePtr> owner = map_->AwaitOwner(slot, deadline);
@@ -777,12 +784,11 @@ absl::Status Cluster::SubscribeOnce(Slot slot, const std::string& channel, bool 
     if (before != nullptr && before != *owner && !map_->IsOwner(slot, before.get())) {
       before->server->Forget(channel);
     }
-    absl::Status subscribed = node.server->SubscribeTo({}, channel, deadline, stop);
+    // Before the call, since the server's refusal may come before it returns.
+    if (own) SetSubscribedAt(slot, *owner);
+    absl::Status subscribed = node.server->SubscribeTo({}, channel, deadline);
+    if (own && !subscribed.ok()) SetSubscribedAt(slot, nullptr);
     if (subscribed.ok()) {
-      if (own) {
-        const base::MutexLock lock(mu_);
-        subscribed_at_[slot] = *owner;
-      }
       if (map_->IsOwner(slot, &node)) return subscribed;
     } else if (const std::optional<Redirect> redirect = RedirectOf(subscribed)) {
       if (runner_.Follow(*redirect, node.server->scripts(), deadline, redirects)) continue;
@@ -792,7 +798,7 @@ absl::Status Cluster::SubscribeOnce(Slot slot, const std::string& channel, bool 
       return subscribed;
     }
     const base::Instant next = base::Now() + backoff.Next();
-    if (deadline <= next || stop.stop_requested()) {
+    if (deadline <= next || stopped_) {
       return absl::UnavailableError(
           absl::StrCat("the slot of ", channel, " moves (still trying in the background)"));
     }
@@ -821,13 +827,6 @@ void Cluster::KeepReading(std::string_view key, bool begins) try {
   }
   if (at != nullptr) at->server->KeepReading(key, begins);
 } catch (const std::bad_alloc&) {  // messages still arrive, only later
-}
-
-void Cluster::NoteSign(std::string_view key, SubscriptionSign sign, base::Instant since) {
-  // A subscription that is just being made says nothing about the connections.
-  const Slot slot = SlotOf(key);
-  const ClusterNodePtr owner = map_->Owner(slot);
-  if (owner != nullptr && SubscribedAt(slot) == owner) owner->server->NoteSign(key, sign, since);
 }
 
 // References to retired nodes would keep their connections open.
@@ -876,6 +875,7 @@ void Cluster::Silent(std::string_view channel) {
   {
     const base::MutexLock lock(mu_);
     silent_.set(slot);
+    subscribed_at_.erase(slot);
   }
   map_->Wake();  // it subscribes again before the refresh, which takes longer
   map_->RefreshSoon();
@@ -915,7 +915,7 @@ void Cluster::SubscribeAgain() {
     if (stopped_ || until <= now) break;
     silent.reset(slot);
     --left;
-    const bool done = SubscribeSlot(slot, std::min(until, now + kSubscribeTimeout), {}).ok();
+    const bool done = SubscribeSlot(slot, std::min(until, now + kSubscribeTimeout)).ok();
     subscribed |= done;
     const base::MutexLock lock(mu_);
     if (done) concerned_.set(slot);

@@ -35,8 +35,8 @@ struct ClusterNode;
 using ClusterNodePtr = std::shared_ptr<ClusterNode>;
 class ClusterQuarantine;
 
-// Redis Cluster: the primary that serves a key's slot has the key. Each primary has two
-// connections, made when they are first needed. Messages come on one channel per slot, which lies
+// Redis Cluster: the primary that serves a key's slot has the key. Each primary has a
+// connection, made when it is first needed. Messages come on one channel per slot, which lies
 // in that slot, so the node that runs a script knows if it has a subscriber.
 //
 // If a node says that it no longer serves a channel's slot, the channel is subscribed at the new
@@ -70,23 +70,21 @@ class Cluster final : public ServerGroup, private ScriptRouter {
   ServerFacts facts(std::string_view key) const override;
   absl::Status Connect(base::Instant deadline, std::vector<std::string>& warnings) override;
   bool Drain(base::Instant until) override;
-  void BeginPoll(std::vector<Transport::Polled>& polled) override;
-  Realigned Realign() override;
+  void AppendConnections(std::vector<std::shared_ptr<Connection>>& connections) override;
+  Reconnected TakeReconnected() override;
   void Stop() override;
 
   Subscription subscription(std::string_view key) const override;
-  absl::Status Subscribe(std::string_view key, base::Instant deadline,
-                         const std::stop_token& stop) override {
-    return SubscribeSlot(SlotOf(key), deadline, stop);
+  absl::Status Subscribe(std::string_view key, base::Instant deadline) override {
+    return SubscribeSlot(SlotOf(key), deadline);
   }
-  absl::Status SubscribeTo(std::string_view key, const std::string& channel, base::Instant deadline,
-                           const std::stop_token& stop) override {
-    return SubscribeOnce(SlotOf(key), channel, /*own=*/false, deadline, stop);
+  absl::Status SubscribeTo(std::string_view key, const std::string& channel,
+                           base::Instant deadline) override {
+    return SubscribeOnce(SlotOf(key), channel, /*own=*/false, deadline);
   }
   void Forget(const std::string& channel) override;
   void KeepReading(std::string_view key, bool begins) override;
   uint32_t Await(std::string_view key, base::Parker& parker, base::Instant deadline) override;
-  void NoteSign(std::string_view key, SubscriptionSign sign, base::Instant since) override;
 
  private:
   absl::StatusOr<ScriptServerPtr> OwnerOf(std::string_view key, base::Instant deadline) override;
@@ -95,16 +93,17 @@ class Cluster final : public ServerGroup, private ScriptRouter {
                          base::Instant deadline) override;
   bool Refresh(base::Instant deadline) override;
   std::unique_ptr<SingleServer> MakeNode(const HostAndPort& where);
-  absl::Status SubscribeSlot(Slot slot, base::Instant deadline, const std::stop_token& stop);
+  absl::Status SubscribeSlot(Slot slot, base::Instant deadline);
   // `own`: it is the slot's channel of this client.
   absl::Status SubscribeOnce(Slot slot, const std::string& channel, bool own,
-                             base::Instant deadline, const std::stop_token& stop);
+                             base::Instant deadline);
   void Concern(Slot slot);
   void ConcernAllOf(const SingleServer* server);
   void Silent(std::string_view channel);
   void OnView();
   // The node at which the slot's channel is subscribed; null: none.
   ClusterNodePtr SubscribedAt(Slot slot) const;
+  void SetSubscribedAt(Slot slot, const ClusterNodePtr& node);  // null: at none
   // Called by the map's thread.
   base::Instant DoChores();
   void Describe();
@@ -115,7 +114,7 @@ class Cluster final : public ServerGroup, private ScriptRouter {
   const Own own_;
   const Events events_;
   const base::ForkGuard fork_guard_;
-  const std::shared_ptr<SubscriberThread> subscriber_thread_ = std::make_shared<SubscriberThread>();
+  const std::shared_ptr<Listener> listener_ = std::make_shared<Listener>();
   const ScriptRunner runner_;
   base::Atomic<bool> stopped_{false};
   base::Atomic<bool> view_whole_{false};  // the map is as a node gave it
@@ -127,8 +126,8 @@ class Cluster final : public ServerGroup, private ScriptRouter {
   std::unordered_map<Slot, ClusterNodePtr> asked_at_ ABSL_GUARDED_BY(mu_);
   // The nodes at which KeepReading() was called for a slot; another node may have it now.
   std::multimap<Slot, ClusterNodePtr> read_at_once_at_ ABSL_GUARDED_BY(mu_);
-  std::bitset<kSlots> concerned_ ABSL_GUARDED_BY(mu_);  // affected since Realign()
-  bool reconnected_ ABSL_GUARDED_BY(mu_) = false;       // since Realign()
+  std::bitset<kSlots> concerned_ ABSL_GUARDED_BY(mu_);  // affected since TakeReconnected()
+  bool reconnected_ ABSL_GUARDED_BY(mu_) = false;       // since TakeReconnected()
   std::bitset<kSlots> wanted_ ABSL_GUARDED_BY(mu_);     // Subscribe() was called
   std::bitset<kSlots> silent_ ABSL_GUARDED_BY(mu_);     // to be subscribed again
   size_t next_silent_ ABSL_GUARDED_BY(mu_) = 0;         // where the next round begins

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
-#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,8 +16,8 @@
 #include "src/base/atomic.h"
 #include "src/base/clock.h"
 #include "src/base/parker.h"
+#include "src/redis/link/connection.h"
 #include "src/redis/link/script_runner.h"
-#include "src/redis/link/shared_connection.h"
 #include "src/redis/transport/transport.h"
 #include "src/redis/wire/codec.h"
 
@@ -31,27 +31,17 @@ struct ServerFacts {
   // How long a server that lost its replicas goes on granting, as far as known; the least possible
   // before the first connection.
   absl::Duration grants_alone_for = absl::ZeroDuration();
-  SharedConnection::Stats connections = {};  // the sum over the connections for commands
+  Connection::Stats connections = {};  // the sum over the connections for commands
 };
 
 // The state of a subscription to messages about a key.
 struct Subscription {
   bool acknowledged = false;  // by the server, and it has not been given up since
-  bool live = false;          // and the connection for messages is up, as far as this client knows
-  bool unchecked = false;     // the next script for the key must ask the server if it is there
-};
-
-// A sign that messages about a key arrive, or that they do not.
-enum class SubscriptionSign : uint8_t {
-  kSubscribed,     // the server that ran a script has a subscriber
-  kUnsubscribed,   // it has none
-  kLongWait,       // a wait for a message is long
-  kMissedMessage,  // a wait ended without the message that was due
+  bool live = false;          // and the connection is up, as far as this client knows
 };
 
 // All that the library knows of servers. The group decides, by key, which server gets a command,
-// and over which connection. Each server has two, one for commands and one for messages, and both
-// lead to the same server.
+// and over which connection.
 //
 // Thread-safe. In a forked child it may only be destroyed: ClientCore::Refusal() comes first.
 class ServerGroup {
@@ -61,14 +51,12 @@ class ServerGroup {
   struct Events {
     std::function<void(std::string_view message)> on_message;
     // A connection was lost and made again: all that was in flight may be lost. A thread of the
-    // client's own must call Realign() soon.
+    // client's own must call TakeReconnected() soon.
     std::function<void()> on_reconnected;
     // At present no message arrives.
     std::function<void()> on_down = nullptr;
-    // Messages do not arrive, and why, or arrive again.
+    // The server denies this client its channel, and why, or accepts it again.
     std::function<void(bool is_subscribed, std::string_view why)> on_subscribed;
-    // Replies to posted calls are still to come, but no thread reads any more.
-    std::function<void()> on_unread = nullptr;
     // A message came on a channel for which SubscribeTo() was called, or (if null) none will come
     // any more. Returns false if the channel is another one.
     std::function<bool(std::string_view channel, std::optional<std::string_view> message)>
@@ -106,24 +94,23 @@ class ServerGroup {
     return runner_->Post(call, in_flight);
   }
 
-  // Drain() reads the replies to posted and sent calls; see SharedConnection::Drain(). BeginPoll()
-  // returns the connections that bring them, for a thread that polls several.
+  // Reads the replies to posted and sent calls; see Connection::Drain().
   virtual bool Drain(base::Instant until) = 0;
-  virtual void BeginPoll(std::vector<Transport::Polled>& polled) = 0;
+  // Appends the connections that bring replies and messages; see Connection::AwaitAny().
+  virtual void AppendConnections(std::vector<std::shared_ptr<Connection>>& connections) = 0;
 
   // ---- Messages from the servers.
 
   virtual Subscription subscription(std::string_view key) const = 0;
-  // Subscribes; two threads may do so at once. kUnavailable, by the deadline or when the stop is
-  // requested: the subscription continues in the background.
-  virtual absl::Status Subscribe(std::string_view key, base::Instant deadline,
-                                 const std::stop_token& stop) = 0;
+  // Subscribes; two threads may do so at once. kUnavailable: not by the deadline, but the
+  // subscription continues in the background.
+  virtual absl::Status Subscribe(std::string_view key, base::Instant deadline) = 0;
 
   // Subscribes to a channel of other programs, at the server that has the key; as Subscribe().
   // Forget() ends that, and returns at once. If the key moves to another server, the caller must
   // subscribe again.
   virtual absl::Status SubscribeTo(std::string_view /*key*/, const std::string& /*channel*/,
-                                   base::Instant /*deadline*/, const std::stop_token& /*stop*/) {
+                                   base::Instant /*deadline*/) {
     return absl::FailedPreconditionError("these servers have no such channels");
   }
   virtual void Forget(const std::string& /*channel*/) {}
@@ -131,22 +118,16 @@ class ServerGroup {
   // Between a call that begins it and one that ends it, messages about the key are read at once,
   // even if no thread awaits one. Each call that begins it needs one that ends it.
   virtual void KeepReading(std::string_view, bool /*begins*/) {}
-  // The subscriber that a thread may read while it awaits a message; null if there is none.
-  virtual class Subscriber* MessagesOf(std::string_view) { return nullptr; }
-  // Sleeps until the parker is set, as by a message; see Subscriber::Await().
+  // Sleeps until the parker is set, as by a message; see Connection::Await().
   virtual uint32_t Await(std::string_view key, base::Parker& parker, base::Instant deadline) = 0;
-
-  // Takes a sign of the subscription, and checks or renews it if need be. `since`: when the script
-  // was sent, or the wait began.
-  virtual void NoteSign(std::string_view key, SubscriptionSign sign, base::Instant since) = 0;
 
   // A thread of the client's own calls this after on_reconnected.
   using Concerned = std::function<bool(std::string_view key)>;
-  struct Realigned {
+  struct Reconnected {
     Concerned concerned = nullptr;  // true for keys whose locks are affected; null: all are
     bool reconnected = true;        // false: only a slot has moved
   };
-  virtual Realigned Realign() = 0;
+  virtual Reconnected TakeReconnected() { return {}; }
 
   // Ends the events. Calls can still be made.
   virtual void Stop() = 0;

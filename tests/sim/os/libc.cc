@@ -11,6 +11,7 @@
 #include <sched.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -273,6 +274,19 @@ int poll(pollfd* fds, nfds_t count, int timeout) {
 int eventfd(unsigned, int) noexcept {
   return Here().AddDescriptor(std::make_shared<EventDescriptor>());
 }
+int epoll_create1(int) noexcept { return Here().AddDescriptor(std::make_shared<SetDescriptor>()); }
+int epoll_ctl(int set, int operation, int fd, epoll_event* event) noexcept {
+  const auto its = FindAs<SetDescriptor>(set);
+  const auto member = Here().Find(fd);
+  if (its == nullptr || member == nullptr) return Fail(EBADF);
+  Here().SystemCall();
+  if (operation != EPOLL_CTL_ADD && operation != EPOLL_CTL_DEL) NotSimulated("epoll_ctl");
+  const int error = operation == EPOLL_CTL_ADD
+                        ? its->Add(its, member, static_cast<short>(event->events))
+                        : its->Remove(member);
+  Trace::Call("epoll_ctl ", operation, " ", fd, ": ", error);
+  return error == 0 ? 0 : Fail(error);
+}
 int fcntl(int fd, int command, ...) {
   va_list rest;
   va_start(rest, command);
@@ -281,11 +295,11 @@ int fcntl(int fd, int command, ...) {
   if (fd < Kernel::kFirstDescriptor) {
     return static_cast<int>(Given(RealCall(SYS_fcntl, fd, command, argument)));
   }
-  const auto event = FindAs<EventDescriptor>(fd);
-  if (event == nullptr) return Fail(EBADF);
-  if (command == F_GETSIG) return event->signal;
+  const auto descriptor = Here().Find(fd);
+  if (descriptor == nullptr) return Fail(EBADF);
+  if (command == F_GETSIG) return descriptor->signal;
   if (command != F_SETSIG) NotSimulated("fcntl");
-  event->signal = static_cast<int>(argument);
+  descriptor->signal = static_cast<int>(argument);
   return 0;
 }
 int close(int fd) {

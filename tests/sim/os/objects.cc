@@ -1,5 +1,7 @@
 #include "tests/sim/os/objects.h"
 
+#include <errno.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -28,6 +30,43 @@ int Ready(const std::vector<std::shared_ptr<Descriptor>>& descriptors, pollfd* f
 
 void Descriptor::Changed() {
   for (Fibre* const fibre : pollers) Kernel::Current()->Wake(fibre);
+  for (const auto& each : sets) {
+    if (const auto set = each.lock(); set != nullptr && set->Events() != 0) set->Changed();
+  }
+}
+
+// A closed descriptor leaves the sets that it is in.
+short SetDescriptor::Events() const {
+  for (const Member& each : members_) {
+    const auto descriptor = each.descriptor.lock();
+    if (descriptor != nullptr && (descriptor->Events() & (each.events | POLLERR | POLLHUP)) != 0) {
+      return POLLIN;
+    }
+  }
+  return 0;
+}
+
+std::vector<SetDescriptor::Member>::iterator SetDescriptor::Find(
+    const std::shared_ptr<Descriptor>& member) {
+  return std::ranges::find_if(members_,
+                              [&](const Member& each) { return each.descriptor.lock() == member; });
+}
+
+int SetDescriptor::Add(const std::shared_ptr<SetDescriptor>& self,
+                       const std::shared_ptr<Descriptor>& member, short events) {
+  if (Find(member) != members_.end()) return EEXIST;
+  members_.push_back({.descriptor = member, .events = events});
+  member->sets.push_back(self);
+  if (Events() != 0) Changed();
+  return 0;
+}
+
+int SetDescriptor::Remove(const std::shared_ptr<Descriptor>& member) {
+  const auto found = Find(member);
+  if (found == members_.end()) return ENOENT;
+  members_.erase(found);
+  std::erase_if(member->sets, [this](const auto& each) { return each.lock().get() == this; });
+  return 0;
 }
 
 int PollDescriptors(Kernel& kernel, pollfd* fds, size_t count, int timeout_ms) {

@@ -26,6 +26,8 @@ class Descriptor {
 
   Process* owner = nullptr;
   std::vector<Fibre*> pollers;
+  std::vector<std::weak_ptr<Descriptor>> sets;  // epoll sets with this one in them
+  int signal = 0;                               // see F_SETSIG
 };
 
 class EventDescriptor final : public Descriptor {
@@ -33,7 +35,26 @@ class EventDescriptor final : public Descriptor {
   short Events() const override { return count > 0 ? POLLIN | POLLOUT : POLLOUT; }
 
   uint64_t count = 0;
-  int signal = 0;  // see F_SETSIG
+};
+
+// An epoll set. Nothing waits in it: it is polled.
+class SetDescriptor final : public Descriptor {
+ public:
+  short Events() const override;
+
+  // epoll_ctl(2). Returns 0 or an errno.
+  int Add(const std::shared_ptr<SetDescriptor>& self, const std::shared_ptr<Descriptor>& member,
+          short events);
+  int Remove(const std::shared_ptr<Descriptor>& member);
+
+ private:
+  struct Member {
+    std::weak_ptr<Descriptor> descriptor;
+    short events;
+  };
+  std::vector<Member>::iterator Find(const std::shared_ptr<Descriptor>& member);
+
+  std::vector<Member> members_;
 };
 
 // poll(2) on simulated descriptors.

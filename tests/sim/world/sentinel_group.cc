@@ -57,8 +57,9 @@ void Sentinel::Switch(Address primary, int64_t epoch) {
   for (const auto& [connection, client] : clients_) {
     if (!client.channels.contains(kSwitched)) continue;
     std::string bytes;
-    RespOutput out(bytes);
-    Fields({"message", kSwitched, text}, out);
+    RespOutput out(bytes, client.protocol);
+    out.Push(3);
+    for (const std::string_view each : {"message", kSwitched, text.c_str()}) out.Text(each);
     network_.Send(connection, bytes);
   }
 }
@@ -71,7 +72,7 @@ void Sentinel::Received(uint64_t connection, std::string_view bytes) {
   Client& client = clients_[connection];
   client.input.append(bytes);
   std::string replies;
-  RespOutput out(replies);
+  RespOutput out(replies, client.protocol);
   std::vector<std::string_view> words;
   size_t done = 0;
   while (const size_t size = ReadCommand(std::string_view(client.input).substr(done), words)) {
@@ -85,10 +86,14 @@ void Sentinel::Received(uint64_t connection, std::string_view bytes) {
 void Sentinel::Execute(Client& client, Words words, Output& out) {
   const auto is = [&](std::string_view name) { return EqualsIgnoringCase(words[0], name); };
   if (is("SENTINEL")) return ExecuteSentinel(words, out);
-  if (is("HELLO")) return Fields({"server", "redis", "version", "7.0.15", "mode", "sentinel"}, out);
+  if (is("HELLO")) {
+    if (words.size() > 1) client.protocol = words[1] == "3" ? kResp3 : kResp2;
+    out.Map(3);
+    return out.All("server", "redis", "version", "7.0.15", "mode", "sentinel");
+  }
   if (is("CLIENT") && EqualsIgnoringCase(words[1], "SETNAME")) return out.Status("OK");
   if (is("PING")) {
-    if (client.channels.empty()) return out.Status("PONG");
+    if (client.channels.empty() || client.protocol == kResp3) return out.Status("PONG");
     return Fields({"pong", words.size() > 1 ? std::string(words[1]) : ""}, out);
   }
   const bool subscribes = is("SUBSCRIBE");
@@ -97,7 +102,7 @@ void Sentinel::Execute(Client& client, Words words, Output& out) {
     const std::string channel(words[i]);
     subscribes ? static_cast<void>(client.channels.insert(channel))
                : static_cast<void>(client.channels.erase(channel));
-    out.Array(3);
+    out.Push(3);
     out.Text(subscribes ? "subscribe" : "unsubscribe");
     out.Text(channel);
     out.Integer(static_cast<int64_t>(client.channels.size()));

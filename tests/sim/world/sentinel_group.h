@@ -40,6 +40,7 @@ class Sentinel final : public Server {
   struct Client {
     std::string input;
     std::set<std::string> channels;
+    int protocol = kResp2;
   };
 
   void Execute(Client& client, Words words, Output& out);

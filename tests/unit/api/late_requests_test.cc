@@ -23,7 +23,7 @@ TEST(LateNativeAcquire, IsEndedWhenAnotherClientWaits) {
     if (command[0] == "SUBSCRIBE") {
       const std::string& channel = command[1];
       late = absl::StrCat(channel.substr(channel.size() - kClientSize), ":7n");
-      absl::StrAppend(&answer, "*3\r\n", FakeServer::Bulk("message"), FakeServer::Bulk(channel),
+      absl::StrAppend(&answer, ">3\r\n", FakeServer::Bulk("message"), FakeServer::Bulk(channel),
                       FakeServer::Bulk(absl::StrCat("wanted ", late, " lock")));
     }
     if (FakeServer::Runs(asked, lua::kSimpleAcquire)) {

@@ -51,16 +51,12 @@ class FakeNode final : public redis::ServerGroup {
     std::exchange(in_flight.done, nullptr)();
     return absl::OkStatus();
   }
-  void BeginPoll(std::vector<redis::Transport::Polled>&) override {}
+  void AppendConnections(std::vector<std::shared_ptr<redis::Connection>>&) override {}
   redis::Subscription subscription(std::string_view) const override { return {}; }
-  absl::Status Subscribe(std::string_view key, base::Instant, const std::stop_token&) override {
-    return on_.listen(key);
-  }
+  absl::Status Subscribe(std::string_view key, base::Instant) override { return on_.listen(key); }
   uint32_t Await(std::string_view, base::Parker& parker, base::Instant deadline) override {
     return parker.ParkUntil(deadline);
   }
-  void NoteSign(std::string_view, redis::SubscriptionSign, base::Instant) override {}
-  Realigned Realign() override { return {}; }
   void Stop() override {}
 
  private:

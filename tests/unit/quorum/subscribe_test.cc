@@ -42,14 +42,14 @@ TEST(QuorumSubscribe, CallsForOneChannelShareOneAttempt) {
                  .on_reconnected = [] {},
                  .on_subscribed = [](bool, std::string_view) {}});
   for (int call = 0; call < 1000; ++call) {
-    EXPECT_TRUE(absl::IsUnavailable(quorum.Subscribe("many", base::Now(), {})));
+    EXPECT_TRUE(absl::IsUnavailable(quorum.Subscribe("many", base::Now())));
   }
-  EXPECT_TRUE(absl::IsUnavailable(quorum.Subscribe("last", base::Now(), {})));
+  EXPECT_TRUE(absl::IsUnavailable(quorum.Subscribe("last", base::Now())));
   nowhere.hangs = false;
   EXPECT_TRUE(support::Await([&] { return nowhere.ListensTo("last") == kNodes; }));
   EXPECT_LE(nowhere.ListensTo("many"), 2 * static_cast<int>(kNodes));
   // A waiting call gets the reason as soon as all nodes have failed.
-  const absl::Status status = quorum.Subscribe("many", base::Instant::Infinite(), {});
+  const absl::Status status = quorum.Subscribe("many", base::Instant::Infinite());
   EXPECT_EQ(status, absl::UnavailableError("it is down"));
 }
 

@@ -69,6 +69,7 @@ class Service {
     std::vector<std::string> words = asked.command;
     words[0] = absl::AsciiStrToUpper(words[0]);
     if (auto refusal = refuse_(words)) return refusal;
+    if (words[0] == "HELLO") words = {"HELLO"};  // the connection to the server speaks RESP 2
     if (words[0] == "UNSUBSCRIBE") return FakeServer::Polite({.connection = 0, .command = words});
     if (words[0] == "SUBSCRIBE") {
       std::string replies = *FakeServer::Polite({.connection = 0, .command = words});

@@ -1,8 +1,8 @@
 // PlainConnection, and the rate of reconnections.
 #include "src/redis/connect/connector.h"
 #include "src/redis/connect/plain_connection.h"
-#include "src/redis/link/subscriber.h"
-#include "tests/redis/redis/link/shared_connection_fixture.h"
+#include "src/redis/link/connection.h"
+#include "tests/redis/redis/link/connection_fixture.h"
 #include "tests/support/fake_server.h"
 
 namespace redlatch::redis {

@@ -8,7 +8,7 @@
 
 #include "src/redis/connect/sentinel.h"
 #include "src/redis/transport/transport.h"
-#include "tests/redis/redis/link/shared_connection_fixture.h"
+#include "tests/redis/redis/link/connection_fixture.h"
 #include "tests/support/fake_server.h"
 
 namespace redlatch::redis {
@@ -16,7 +16,7 @@ namespace {
 
 using support::ReservedPort;
 
-using Stepped = absl::StatusOr<std::optional<Connection>>;
+using Stepped = absl::StatusOr<std::optional<Accepted>>;
 
 struct ConnectorTest : ::testing::Test {
   static Connector To(const std::string& url, TransportFactory open = nullptr) {

@@ -12,8 +12,8 @@
 
 #include "src/redis/connect/connector.h"
 #include "src/redis/transport/transport.h"
-#include "tests/redis/redis/link/shared_connection_fixture.h"
-#include "tests/support/subscriber_test_fixture.h"
+#include "tests/redis/redis/link/connection_fixture.h"
+#include "tests/support/messages_fixture.h"
 
 namespace redlatch::redis {
 namespace {
@@ -187,27 +187,26 @@ TEST_F(StrictConnectorTest, EachThreadGetsItsOwnReplies) {
   }
 }
 
-using StrictSubscriberTest = support::SubscriberTestFixture;
+using StrictSubscriberTest = support::MessagesFixture;
 
 TEST_F(StrictSubscriberTest, MessagesArriveWhileWaitersRead) {
   constexpr int kMessages = 300;
   constexpr uint32_t kReceived = 1;
   StrictCounts counts;
   base::Parker parker;
-  SubscriberOptions options;
+  ConnectionOptions options;
   options.open = Strict(counts);
   options.on_message = [&](std::string_view channel, std::string_view) {
     if (channel == "c") parker.Set(kReceived);
   };
-  const auto subscriber = std::make_unique<Subscriber>(*ParseUrl(server_->url()), options);
+  const auto subscriber = std::make_unique<Connection>(*ParseUrl(server_->url()), options);
   ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
   std::vector<std::jthread> others;
   for (const char* channel : {"d", "e"}) {
     others.emplace_back([&, channel](const std::stop_token& stop) {
       while (!stop.stop_requested()) {
         EXPECT_TRUE(subscriber->Subscribe(channel, Soon()).ok());
-        subscriber->Ping();
-        EXPECT_TRUE(subscriber->Unsubscribe(channel, Soon()).ok());
+        subscriber->Unsubscribe(channel);
       }
     });
   }

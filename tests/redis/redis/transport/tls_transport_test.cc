@@ -3,9 +3,9 @@
 #include <sys/socket.h>
 
 #include "src/redis/connect/connector.h"
-#include "src/redis/link/subscriber.h"
+#include "src/redis/link/connection.h"
 #include "src/redis/transport/tls.h"
-#include "tests/redis/redis/link/shared_connection_fixture.h"
+#include "tests/redis/redis/link/connection_fixture.h"
 #include "tests/support/authority.h"
 
 namespace redlatch::redis {
@@ -26,7 +26,7 @@ struct TlsTest : ::testing::Test {
                         options.empty() ? "" : "&", options);
   }
   static absl::Status Connect(const std::string& url) {
-    SharedConnection connection(UrlOf(url));
+    Connection connection(UrlOf(url));
     return connection.Connect(In(kAmpleTime));
   }
   // Connects, which must fail before its time is over, and returns the message.
@@ -45,9 +45,8 @@ struct TlsTest : ::testing::Test {
 // TLS under shared connections and subscribers.
 
 struct TlsTransportTest : TlsTest {
-  std::unique_ptr<SharedConnection> To(const std::string& url,
-                                       SharedConnectionOptions options = {}) {
-    auto connection = std::make_unique<SharedConnection>(UrlOf(url), std::move(options));
+  std::unique_ptr<Connection> To(const std::string& url, ConnectionOptions options = {}) {
+    auto connection = std::make_unique<Connection>(UrlOf(url), std::move(options));
     const absl::Status connected = connection->Connect(In(kAmpleTime));
     EXPECT_TRUE(connected.ok()) << connected;
     return connection;
@@ -120,7 +119,7 @@ TEST_F(TlsTransportTest, ReconnectResumesSession) {
   };
   const int64_t first = received();
   for (int i = 0; i < 3; ++i) {
-    connection->ReplaceConnection("a test wants it");
+    connection->Replace("a test wants it");
     EXPECT_LT(received(), first - 400);
   }
   EXPECT_EQ(connection->stats().connects, 4);
@@ -130,20 +129,20 @@ TEST_F(TlsTransportTest, ChangedFilesAreReadAgain) {
   const Authority other("another authority");
   const std::string ca = authority_.File("ca.pem", "");
   std::ofstream(ca) << std::ifstream(other.file()).rdbuf();
-  SharedConnection connection(
+  Connection connection(
       UrlOf(absl::StrCat("rediss://127.0.0.1:", server_->tls_port(), "?ca=", ca)));
   EXPECT_EQ(connection.Connect(In(kAmpleTime)).code(), absl::StatusCode::kFailedPrecondition);
   std::ofstream(ca) << std::ifstream(authority_.file()).rdbuf();
   EXPECT_EQ(Echo(connection, "hello"), "hello");
   // A half-written file is ignored.
   std::ofstream(ca) << "-----BEGIN";
-  connection.ReplaceConnection("a test wants it");
+  connection.Replace("a test wants it");
   EXPECT_EQ(Echo(connection, "hello"), "hello");
 }
 
 TEST_F(TlsTransportTest, StallInHandshakeEndsInTime) {
   proxy_.Hold(Direction::kToClient);
-  SharedConnection connection(UrlOf(Proxied("connect_timeout=150ms")));
+  Connection connection(UrlOf(Proxied("connect_timeout=150ms")));
   Punctuality punctuality;
   const base::Instant deadline = In(absl::Milliseconds(150));
   EXPECT_EQ(connection.Connect(In(kAmpleTime)).code(), absl::StatusCode::kUnavailable);
@@ -154,12 +153,12 @@ TEST_F(TlsTransportTest, StallInHandshakeEndsInTime) {
 TEST_F(TlsTransportTest, CarriesMessages) {
   std::atomic<int> received{0};
   std::atomic<int> live_again{0};
-  SubscriberOptions options{.first_backoff = absl::Milliseconds(1)};
+  ConnectionOptions options{.first_backoff = absl::Milliseconds(1)};
   options.on_message = [&](std::string_view, std::string_view message) {
     received += message == "hello" ? 1 : 0;
   };
-  options.on_live_again = [&] { ++live_again; };
-  Subscriber subscriber(UrlOf(Proxied()), std::move(options));
+  options.on_reconnected = [&] { ++live_again; };
+  Connection subscriber(UrlOf(Proxied()), std::move(options));
   ASSERT_TRUE(subscriber.Subscribe("c", In(kAmpleTime)).ok());
   for (int i = 0; i < 20; ++i) EXPECT_EQ(server_->Integer({"PUBLISH", "c", "hello"}), 1);
   EXPECT_TRUE(Await([&] { return received == 20; })) << received;
@@ -286,11 +285,11 @@ TEST_F(TlsRefusalTest, CertificateRevokedWhileClientLives) {
   const auto server = Showing(bad);
   const std::string directory = authority_.Directory();
   authority_.RevokeIn(directory, {});
-  SharedConnection connection(
+  Connection connection(
       UrlOf(absl::StrCat("rediss://127.0.0.1:", server->tls_port(), "?ca=", directory)));
   ASSERT_EQ(connection.Connect(In(kAmpleTime)), absl::OkStatus());
   authority_.RevokeIn(directory, {bad});
-  connection.ReplaceConnection("a test wants it");
+  connection.Replace("a test wants it");
   EXPECT_THAT(std::string(connection.Connect(In(kAmpleTime)).message()),
               HasSubstr("revoked its certificate"));
   authority_.RevokeIn(directory, {});

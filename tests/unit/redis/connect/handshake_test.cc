@@ -12,16 +12,6 @@ Reply List(std::vector<Reply> elements) {
   return {.type = Reply::Type::kArray, .elements = std::move(elements)};
 }
 
-TEST(Handshake, RefusesReplicaForSubscriptions) {
-  const Handshake handshake(*ParseUrl("redis://a"), Handshake::Purpose::kSubscriptions);
-  std::vector<Reply> replies(handshake.reply_count());
-  ServerInfo info;
-  replies.back() = List({Text("role"), Text("master")});
-  EXPECT_EQ(handshake.Check(replies, &info), absl::OkStatus());
-  replies.back() = List({Text("role"), Text("replica")});
-  EXPECT_TRUE(absl::IsUnavailable(handshake.Check(replies, &info)));
-}
-
 TEST(Handshake, RefusesReplicaForCommands) {
   const Handshake handshake(*ParseUrl("redis://a"), Handshake::Purpose::kCommands);
   std::vector<Reply> replies = {List({Text("role"), Text("replica")}),

@@ -1,8 +1,8 @@
 #include "absl/types/span.h"
 #include "redlatch/lua_script.h"
 #include "src/base/clock.h"
+#include "src/redis/link/connection.h"
 #include "src/redis/link/script_runner.h"
-#include "src/redis/link/shared_connection.h"
 #include "src/redis/url/url.h"
 #include "tests/support/fake_server.h"
 #include "tests/support/testing.h"
@@ -321,7 +321,7 @@ TEST(SpinPolicy, ChargesSpinOnlyToTheThreadThatSpun) {
 
 TEST(Scripts, SendsTextOfEachUnknownScriptInBatch) {
   support::FakeServer server(support::FakeServer::Polite);  // it knows no script by its hash
-  SharedConnection connection(*ParseUrl(server.url()));
+  Connection connection(*ParseUrl(server.url()));
   const LuaScript script{.name = "test/script", .body = "return 1", .sha1 = "e0e1f9fabfc9d4800c87"};
   const std::vector<ScriptCall> calls(3, ScriptCall{.script = &script, .keys = {}, .args = {}});
   std::vector<absl::StatusOr<Reply>> replies(calls.size());

@@ -65,7 +65,7 @@ struct ClusterTest : ::testing::Test {
       const bool names_key = verb == "GET" || (verb == "EVALSHA" && asked.command[2] == "1");
       if (names_key && !redirect_.empty()) return redirect_;
       if (verb == "SSUBSCRIBE") {
-        return "*3\r\n$10\r\nssubscribe\r\n" + bulk(asked.command[1]) + ":1\r\n";
+        return ">3\r\n$10\r\nssubscribe\r\n" + bulk(asked.command[1]) + ":1\r\n";
       }
       return *FakeServer::Polite(asked);
     }
@@ -138,7 +138,7 @@ TEST_F(ClusterTest, BatchIsRunAgainAtNewOwnerOfSlot) {
 }
 
 TEST_F(ClusterTest, ChannelOfMovedSlotIsSubscribedAtNewOwner) {
-  ASSERT_TRUE(client_.Subscribe("key", base::Now() + absl::Seconds(10), {}).ok());
+  ASSERT_TRUE(client_.Subscribe("key", base::Now() + absl::Seconds(10)).ok());
   const std::string subscribe = absl::StrCat("SSUBSCRIBE to", client_.slot_tag("key"));
   EXPECT_TRUE(first_.WasAsked(subscribe));
   all_moved_ = true;  // a refresh may come before it subscribes

@@ -10,52 +10,6 @@
 namespace redlatch::redis {
 namespace {
 
-// A client that has subscribed, and the server.
-struct SingleServerTest : ::testing::Test {
-  SingleServerTest() {
-    EXPECT_TRUE(client_.Subscribe("key", base::Now() + absl::Seconds(10), {}).ok());
-  }
-
-  std::optional<std::string> Answer(const support::FakeServer::Asked& asked) {
-    if (asked.command[0] == "SUBSCRIBE") ++subscribed_;
-    if (asked.command[0] == "PING" && subscribed_ > 0) ++pinged_;
-    asked.hang_up = asked.command[0] == "PING" && hangs_up_;
-    return support::FakeServer::Polite(asked);
-  }
-
-  std::atomic<int> subscribed_{0};
-  std::atomic<int> pinged_{0};
-  std::atomic<bool> hangs_up_{false};
-  std::atomic<int> reconnected_{0};
-  support::FakeServer server_{[this](const auto& asked) { return Answer(asked); }};
-  SingleServer client_{*ParseUrl(server_.url()),
-                       "channel",
-                       {},
-                       {},
-                       /*mark=*/nullptr,
-                       {.on_message = [](std::string_view) {},
-                        .on_reconnected = [this] { ++reconnected_; },
-                        .on_subscribed = [](bool, std::string_view) {}}};
-};
-
-TEST_F(SingleServerTest, MissedMessageRenewsTheSubscription) {
-  client_.NoteSign("key", SubscriptionSign::kMissedMessage, base::Now());
-  EXPECT_TRUE(support::Await([this] { return subscribed_ == 2; }));
-  EXPECT_TRUE(support::Await([this] { return reconnected_ == 1; }));
-}
-
-TEST_F(SingleServerTest, LongWaitOnlyPingsTheSubscription) {
-  client_.NoteSign("key", SubscriptionSign::kLongWait, base::Now());
-  EXPECT_TRUE(support::Await([this] { return pinged_ == 1; }));
-  EXPECT_EQ(subscribed_, 1);
-}
-
-TEST_F(SingleServerTest, LostSubscriptionIsMadeAgainAndReported) {
-  hangs_up_ = true;
-  client_.NoteSign("key", SubscriptionSign::kLongWait, base::Now());
-  EXPECT_TRUE(support::Await([this] { return subscribed_ == 2 && reconnected_ == 1; }));
-}
-
 // A client and two servers; a sentinel says which one is the primary.
 struct SentinelServerTest : ::testing::Test {
   // A server, and the commands that it received.
@@ -79,7 +33,7 @@ struct SentinelServerTest : ::testing::Test {
     if (asked.command[0] == "SENTINEL") return "*0\r\n";
     if (asked.command[0] != "SUBSCRIBE") return support::FakeServer::Polite(asked);
     if (!tells_) return std::nullopt;
-    return *support::FakeServer::Polite(asked) + "*3\r\n" + bulk("message") +
+    return *support::FakeServer::Polite(asked) + ">3\r\n" + bulk("message") +
            bulk("+switch-master") + bulk("m 127.0.0.1 1 127.0.0.1 " + primary);
   }
 
@@ -104,12 +58,10 @@ struct SentinelServerTest : ::testing::Test {
 };
 
 TEST_F(SentinelServerTest, SubscriptionFollowsToNewPrimary) {
-  EXPECT_TRUE(client_.Subscribe("key", base::Now() + absl::Seconds(10), {}).ok());
+  EXPECT_TRUE(client_.Subscribe("key", base::Now() + absl::Seconds(10)).ok());
   EXPECT_EQ(first_.subscribed, 1);
   primary_ = &second_;
-  Call();
-  EXPECT_EQ(second_.called, 1);
-  client_.Realign();
+  tells_ = true;
   EXPECT_TRUE(support::Await([this] { return second_.subscribed == 1; }));
 }
 

@@ -1,8 +1,8 @@
 // The fixture of the connection's tests.
-#ifndef REDLATCH_TESTS_REDIS_REDIS_LINK_SHARED_CONNECTION_FIXTURE_H_
-#define REDLATCH_TESTS_REDIS_REDIS_LINK_SHARED_CONNECTION_FIXTURE_H_
+#ifndef REDLATCH_TESTS_REDIS_REDIS_LINK_CONNECTION_FIXTURE_H_
+#define REDLATCH_TESTS_REDIS_REDIS_LINK_CONNECTION_FIXTURE_H_
 
-#include "src/redis/link/shared_connection.h"
+#include "src/redis/link/connection.h"
 #include "src/redis/url/url.h"
 #include "src/redis/wire/errors.h"
 #include "tests/support/live_testing.h"
@@ -34,7 +34,7 @@ inline std::string Text(const absl::StatusOr<Reply>& reply) {
 }
 
 // Returns ECHO's reply to `text`, or the error.
-inline std::string Echo(SharedConnection& connection, const std::string& text,
+inline std::string Echo(Connection& connection, const std::string& text,
                         base::Instant deadline = In(kAmpleTime)) {
   const absl::StatusOr<Reply> reply = connection.Call({"ECHO", text}, deadline);
   return reply.ok() ? reply->text : reply.status().ToString();
@@ -42,7 +42,7 @@ inline std::string Echo(SharedConnection& connection, const std::string& text,
 
 // Posts a command. `done` gets the answer.
 inline absl::Status Post(
-    SharedConnection& connection, const Command& command,
+    Connection& connection, const Command& command,
     std::function<void(absl::StatusOr<Reply>)> done = [](const absl::StatusOr<Reply>&) {}) {
   struct Sent {
     InFlight in_flight;
@@ -61,14 +61,14 @@ inline absl::Status Post(
 
 // A server, a proxy before it, and connections to either.
 struct ConnectionFixture : ::testing::Test {
-  std::unique_ptr<SharedConnection> Direct(SharedConnectionOptions options = {}) {
-    return std::make_unique<SharedConnection>(UrlOf(server_->url()), std::move(options));
+  std::unique_ptr<Connection> Direct(ConnectionOptions options = {}) {
+    return std::make_unique<Connection>(UrlOf(server_->url()), std::move(options));
   }
-  std::unique_ptr<SharedConnection> Proxied(SharedConnectionOptions options = {}) {
-    return std::make_unique<SharedConnection>(UrlOf(proxy_.url()), std::move(options));
+  std::unique_ptr<Connection> Proxied(ConnectionOptions options = {}) {
+    return std::make_unique<Connection>(UrlOf(proxy_.url()), std::move(options));
   }
   // Connects it, and returns it.
-  std::unique_ptr<SharedConnection> Connected(std::unique_ptr<SharedConnection> connection) {
+  std::unique_ptr<Connection> Connected(std::unique_ptr<Connection> connection) {
     const absl::Status connected = connection->Connect(In(kAmpleTime));
     EXPECT_TRUE(connected.ok()) << connected;
     return connection;
@@ -80,4 +80,4 @@ struct ConnectionFixture : ::testing::Test {
 
 }  // namespace redlatch::redis
 
-#endif  // REDLATCH_TESTS_REDIS_REDIS_LINK_SHARED_CONNECTION_FIXTURE_H_
+#endif  // REDLATCH_TESTS_REDIS_REDIS_LINK_CONNECTION_FIXTURE_H_

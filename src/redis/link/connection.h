@@ -1,21 +1,20 @@
-#ifndef REDLATCH_SRC_REDIS_LINK_SHARED_CONNECTION_H_
-#define REDLATCH_SRC_REDIS_LINK_SHARED_CONNECTION_H_
+#ifndef REDLATCH_SRC_REDIS_LINK_CONNECTION_H_
+#define REDLATCH_SRC_REDIS_LINK_CONNECTION_H_
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <new>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/inlined_vector.h"
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -26,9 +25,12 @@
 #include "src/base/mutex.h"
 #include "src/base/parker.h"
 #include "src/base/wake_event.h"
-#include "src/base/way_to_wait.h"
 #include "src/redis/connect/connector.h"
 #include "src/redis/connect/handshake.h"
+#include "src/redis/link/gate.h"
+#include "src/redis/link/listener.h"
+#include "src/redis/link/pipeline.h"
+#include "src/redis/link/spin_policy.h"
 #include "src/redis/transport/transport.h"
 #include "src/redis/url/url.h"
 #include "src/redis/wire/codec.h"
@@ -36,143 +38,7 @@
 
 namespace redlatch::redis {
 
-class SharedConnection;
-
-// Commands that were sent together, and the receiver of their results: a thread, on whose stack
-// this is, or a function. The thread may leave its frame after its parker was set, or after it has
-// taken this out of the pipeline.
-struct InFlight {
-  absl::Span<absl::StatusOr<Reply>> results;
-  size_t open = 0;  // results still to come
-  base::Instant begun;
-  bool fail_fast = false;  // give up if an attempt to connect fails
-  base::Parker parker;     // the thread sleeps on it
-  // In place of the thread: called when all results are in. It may delete this object.
-  std::function<void()> done;
-  // Set by Post() without `done`: the thread is busy elsewhere, and does not lead until it calls
-  // Finish().
-  bool away = false;
-  // For Post(): the caller drains the connection soon. That sends it, together with other commands
-  // posted by then.
-  bool unhurried = false;
-  // Set by ScriptRunner::Post(): where it was posted.
-  std::shared_ptr<SharedConnection> at = nullptr;
-
-  bool waits() const { return done == nullptr; }
-};
-
-// Commands whose last result has come. Their receivers are told once the lock is released.
-using Finished = absl::InlinedVector<InFlight*, 64>;
-
-// The commands of one connection, in the order of the wire: first those whose bytes were handed to
-// a write, then the unsent ones. Pairs replies with their receivers. It does no I/O and has no
-// lock.
-class Pipeline {
- public:
-  // Call it once per InFlight. False: there is no memory for the commands, and nothing has changed.
-  bool Append(absl::Span<const Command> commands, InFlight& in_flight) noexcept;
-
-  // Puts a command before all others; its reply is thrown away. REQUIRES: nothing is sent, as after
-  // ConnectionLost().
-  void Prepend(const Command& command) noexcept;
-
-  size_t unsent_bytes() const { return unsent_.size(); }
-  bool awaits_reply() const { return sent_ > 0; }
-
-  // Swaps the unsent bytes into `empty`. From here on, their commands count as sent.
-  void TakeUnsent(std::string& empty);
-
-  // Gives a reply to its receiver; false if none was expected.
-  bool Deliver(Reply reply, Finished& finished);
-
-  // The connection is lost, and `rest`, the end of the bytes taken last, was never written. Fails
-  // with `sent` each InFlight of which a byte was written, and with `unsent` those others for which
-  // no thread waits. The remaining commands are unsent again.
-  void ConnectionLost(std::string_view rest, const absl::Status& sent, const absl::Status& unsent,
-                      Finished& finished) noexcept;
-
-  // Removes and fails the unsent commands that `which` selects.
-  void FailUnsent(absl::FunctionRef<bool(const InFlight*)> which, const absl::Status& why,
-                  Finished& finished);
-
-  // Takes an InFlight out. Its unsent commands will never execute and fail with `unsent`. Its sent
-  // ones fail with `sent`, and their late replies are thrown away. Returns true if they were sent.
-  bool Abandon(InFlight& in_flight, const absl::Status& sent, const absl::Status& unsent);
-
-  // The first one whose thread waits and is not away; null: none.
-  InFlight* FirstWaiting() const;
-
-  // The number of commands whose replies have not come.
-  size_t size() const { return size_; }
-
- private:
-  // Commands that came together. They are sent together or not at all.
-  struct InFlightCommands {
-    InFlight* in_flight;  // null: the replies are thrown away
-    size_t bytes;
-    size_t replies;  // still to come
-    size_t index;    // of the next reply, in the results
-  };
-
-  static void Fail(const InFlightCommands& commands, const absl::Status& why, Finished& finished);
-
-  std::deque<InFlightCommands> commands_;
-  size_t sent_ = 0;  // how many of `commands_`
-  size_t size_ = 0;
-  std::string unsent_;
-};
-
-// How the threads of a connection wait for replies: *eagerly*, reading again and again for a moment
-// and yielding to each other in between, or *patiently*, asleep at once.
-//
-// Which way is faster depends on conditions that a program cannot see: whether the server is near,
-// whether its processor sleeps, whether other processes compete for this one (a thread that yields
-// then comes back late). So it is measured. For a single thread, the measure is the time of its
-// calls, plus once more the time that it spun in vain. For many callers, it is the time between
-// replies.
-//
-// Any thread may ask for the length; only the leader reports.
-class SpinPolicy {
- public:
-  // `length`: how long a single thread spins at most; zero: never.
-  explicit SpinPolicy(absl::Duration length) : length_(length) {}
-
-  // How long to spin in this wait before sleeping; zero: not at all.
-  absl::Duration Length() const;
-
-  // True if many callers share the connection: they yield to each other while they spin. A single
-  // thread does not yield: it may come back a time slice late, and the server hardly needs this
-  // processor.
-  bool many_callers() const { return callers_per_read() > 1.5; }
-
-  // One read brought the replies of this many callers.
-  void Received(size_t replies);
-
-  // A thread has become the leader.
-  void Begun() { in_vain_ = absl::ZeroDuration(); }
-
-  // The leader spun for that long and read nothing. The time counts twice: another thread, or the
-  // server, may have needed the processor.
-  void InVain(absl::Duration length) {
-    if (!many_callers()) in_vain_ += length;
-  }
-
-  // The leader's own call has its reply.
-  void Completed(base::Instant begun, base::Instant now);
-
- private:
-  double callers_per_read() const { return callers_per_read_.load(std::memory_order_relaxed); }
-
-  const absl::Duration length_;
-  base::Atomic<double> callers_per_read_{1};  // smoothed
-  base::WayToWait alone_{base::WayToWait::Options{.probe = 8, .interval = 64, .weight = 1.0 / 16}};
-  base::WayToWait many_{base::WayToWait::Options{.probe = 3, .interval = 16, .weight = 1.0 / 4}};
-  absl::Duration in_vain_;  // of the present leader
-  size_t replies_ = 0;      // since `counted_from_`
-  base::Instant counted_from_;
-};
-
-struct SharedConnectionOptions {
+struct ConnectionOptions {
   // If not a byte came for that long, a call that ends without a reply gives the connection up.
   absl::Duration stall_timeout = absl::Milliseconds(900);
   // The delay between attempts to connect that failed or were of no use (see ReconnectBackoff);
@@ -184,14 +50,34 @@ struct SharedConnectionOptions {
   absl::Duration spin = absl::Microseconds(80);
   // Limit for commands that wait to be sent; more are refused.
   size_t backlog_bytes = size_t{64} << 20;
-  // A lost connection was made again. The leader calls this while the connection is locked: it must
-  // return at once and not call the connection.
+  // A message came. The thread that reads calls this and on_refused: they must return at once. Of
+  // the connection, they may call Post() and Unsubscribe().
+  std::function<void(std::string_view channel, std::string_view message)> on_message = nullptr;
+  // The server denies this client a channel that was live, or does not serve its slot any more: the
+  // channel is forgotten.
+  std::function<void(std::string_view channel, const absl::Status& why)> on_refused = nullptr;
+  // These are called while the connection is locked: they must return at once and not call the
+  // connection.
+  // A lost connection was made again. Messages published meanwhile are lost: every waiter must now
+  // ask the server. What it sends from here on comes after all subscriptions.
   std::function<void()> on_reconnected;
-  // No thread leads any more, though functions still wait for replies. The last leader calls this
-  // at its end.
-  std::function<void()> on_unread;
+  // The connection was lost, or could not be made, while there are subscriptions.
+  std::function<void()> on_down = nullptr;
+  // Messages published before the first connection may be missed, too: call on_reconnected for it.
+  bool first_is_again = false;
+  // The channels are a cluster's, each in a slot.
+  bool sharded = false;
+  // If nothing came for that long while there are subscriptions, the server is pinged.
+  absl::Duration ping_interval = absl::Seconds(30);
+  // If a thread waits for messages, and a reply is due and nothing comes for that long, the
+  // connection is given up.
+  absl::Duration answer_timeout = absl::Seconds(2);
+  // The thread that reads if no other does, and messages matter; null: one of its own.
+  std::shared_ptr<Listener> listener = nullptr;
+  Handshake::Purpose purpose = Handshake::Purpose::kCommands;
+  Endpoint endpoint = nullptr;  // in place of the URL's
   // Gets each error reply, and how long the connection has lived. Returns why the connection must
-  // be replaced, as by ReplaceConnection(); empty: it need not. Called as on_reconnected is.
+  // be replaced, as by Replace(); empty: it need not. Called as on_reconnected is.
   std::function<std::string(std::string_view error, absl::Duration connected_for)> after_error;
   // If an attempt to connect fails, every call that waits for it fails, and so do new calls for a
   // moment: another server may have the key by now.
@@ -204,7 +90,7 @@ struct SharedConnectionOptions {
   TransportFactory open;  // empty: OpenTransport()
 };
 
-// One connection to a server, shared by any number of threads, with no thread of its own.
+// One connection to a server, for commands and messages, shared by any number of threads.
 //
 // The thread whose command finds the connection idle becomes its leader: it writes the command and
 // reads the replies, its own and those of commands that come meanwhile. The threads of those, the
@@ -218,21 +104,27 @@ struct SharedConnectionOptions {
 //   stalled          written if there is room    connection given up after `stall_timeout`
 //   being left       waits for the next one      sent: its late reply is thrown away
 //
+// Messages come on the channels that are subscribed, in order with the replies, and the leader
+// handles them. If no thread leads, another one watches the socket: a thread that awaits a message,
+// if it is the only one, otherwise the listener. To exchange bytes, a leader takes the socket from
+// the watcher, which sleeps on; see Gate. While there are subscriptions, the listener makes a lost
+// connection again.
+//
 // If the connection breaks, the sent commands fail with kUnavailable and MayHaveExecuted(). Unsent
 // ones wait for the next connection until their own deadline. If a server refuses the client
 // (password, version, eviction policy), all waiting calls fail at once with its reason.
 //
 // Thread-safe. In a forked child every call fails with kFailedPrecondition. Destroy it when no call
 // is in progress; a forked child may at any time delete one that was made by `new`.
-class SharedConnection {
+class Connection final : private Listener::Member {
  public:
-  explicit SharedConnection(const Url& url, SharedConnectionOptions options = {});
-  ~SharedConnection();
+  explicit Connection(const Url& url, ConnectionOptions options = {});
+  ~Connection();
   // In a forked child, in place of destruction: closes the descriptors and touches nothing else. A
   // thread of the parent may have been inside this object during the fork.
-  static void operator delete(SharedConnection* connection, std::destroying_delete_t);
-  SharedConnection(const SharedConnection&) = delete;
-  SharedConnection& operator=(const SharedConnection&) = delete;
+  static void operator delete(Connection* connection, std::destroying_delete_t);
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
 
   // Returns by `deadline`, with the server's reply (an error reply is a reply) or:
   //   kUnavailable                              no connection, or no reply in time
@@ -262,11 +154,6 @@ class SharedConnection {
   // thread reads, returns at once. True: each `done` has returned. Gives a stalled connection up,
   // as a call does.
   bool Drain(base::Instant until) noexcept;
-  // For a caller that polls several connections and drains those that are ready to be read, or to
-  // take unwritten bytes. No descriptor: another thread reads, there is no connection, or no reply
-  // is due.
-  Transport::Polled BeginPoll();
-
   // Makes the first connection, or says by `deadline` why the first attempt failed. Calls connect
   // by themselves; use this to know early.
   absl::Status Connect(base::Instant deadline);
@@ -274,8 +161,37 @@ class SharedConnection {
   // The connection leads to the wrong server: unsent commands go over a new one, made to the URL's
   // present address. Sent ones are answered first. A reply that says that the server is a replica
   // does the same.
-  void ReplaceConnection(std::string_view why);
+  void Replace(std::string_view why);
 
+  // ---- Messages.
+
+  // OK when the server has acknowledged: from here on, messages of `channel` arrive, as long as the
+  // connection lives, and again on the next one. kUnavailable: not by the deadline, but the
+  // subscription continues in the background. If the server refuses the channel, its error is
+  // returned, and the channel is forgotten.
+  absl::Status Subscribe(std::string_view channel, base::Instant deadline);
+  // The same, but does not wait for the acknowledgement: what is sent from here on comes after it.
+  // If the server refuses the channel, on_refused is called, and the next call waits.
+  absl::Status SubscribeAhead(std::string_view channel, base::Instant deadline);
+  // Forgets the channel, and returns at once. No message of it is delivered any more.
+  void Unsubscribe(std::string_view channel);
+
+  // Sleeps until the parker, which the caller has armed, is set or `deadline` comes; returns its
+  // value. If no other thread reads, this one does, which saves a hop between threads.
+  uint32_t Await(base::Parker& parker, base::Instant deadline);
+  // The same for several connections at once.
+  static uint32_t AwaitAny(absl::Span<Connection* const> all, base::Parker& parker,
+                           base::Instant deadline);
+
+  // Between a call that begins it and one that ends it, messages are read at once, even if no
+  // thread awaits one, and a silent connection is noticed within two seconds.
+  void KeepReading(bool begins);
+
+  // Leaves the listener: without callers, no callback runs afterwards.
+  void Stop();
+
+  // True if there is a connection.
+  bool connected() const { return now_connected_.load(std::memory_order_acquire); }
   // The server that gets commands; nothing if there is no connection, or it is being left.
   std::optional<Peer> peer() const;
 
@@ -283,6 +199,7 @@ class SharedConnection {
     uint64_t connects = 0;  // connections made
     uint64_t breaks = 0;    // connections lost or given up
     uint64_t late = 0;      // calls whose deadline came first
+    uint64_t messages = 0;
   };
   Stats stats() const;
   // The number of connections made so far; it identifies the present one.
@@ -319,9 +236,17 @@ class SharedConnection {
   // functions.
   bool GoesOn(const InFlight& mine) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
+  // True if this thread has become the leader.
+  bool TakeLead(InFlight& mine) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Reads what is there, and waits for nothing. The watchers call it.
+  void LeadOnce(bool by_listener);
+
   // The leader's steps. They release `mu_` while they wait.
   void Reconnect(InFlight& mine, base::Instant deadline, Finished& finished)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Begin(Accepted made) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<std::optional<Accepted>> MakeStep(bool waits, base::Instant deadline)
+      ABSL_LOCKS_EXCLUDED(mu_);
   void Receive(const InFlight& mine, base::Instant deadline, Finished& finished)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   IoResult Read(base::Instant deadline, bool may_spin) ABSL_LOCKS_EXCLUDED(mu_);
@@ -337,19 +262,68 @@ class SharedConnection {
   // The same, and waits for other threads that write, until the kernel has all or takes no more.
   void WriteAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  void InterruptLeader() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Lets the thread that reads see what has changed.
+  void WakeReader() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // ---- Messages.
+  struct Channel {
+    bool live = false;   // acknowledged over this connection
+    bool asked = false;  // for, over this connection
+    // A caller counts on it without waiting: it was live, or Subscribe() ended before it was.
+    bool promised = false;
+  };
+  absl::Status StartListening() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Handles a push. Returns false if no server sends it.
+  bool HandlePush(Reply& push, const InFlight& mine, Finished& finished)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status RefusalOf(const std::string& error) const;
+  void HandleRefusal(const std::string& channel, const std::string& error)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void TellRefused(const std::string& channel, const absl::Status& why)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void NotConnected() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // Who watches the socket while no thread leads.
+  enum class Watcher : uint8_t { kListener, kWaiter, kNone };
+  // A thread in Await().
+  struct Waiter {
+    Connection* its;
+    base::Parker* parker;
+    Watched watched = {};  // the thread's own
+    // Guarded by `mu_`. Only the first one watches.
+    bool watches = false;
+    Waiter* previous = nullptr;
+    Waiter* next = nullptr;
+  };
+  class Wait;
+  void BeginWaiting(Waiter& waiter);
+  void EndWaiting(Waiter& waiter);
+  void LetWaiterWatch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void BringListenerBack() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool StaysAway(base::Instant now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Takes the socket from the watcher, and gives it back.
+  void ShutGate() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void OpenGate() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Pings a silent server, and gives up one that does not answer.
+  void KeepAlive(base::Instant now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Duration AnswerTimeout() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Duration LongestSilence() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // What a watcher polls now.
+  Watched ToWatch(base::Instant now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Watched Serve() override;
 
   const base::ForkGuard fork_guard_;
-  const SharedConnectionOptions options_;
+  const ConnectionOptions options_;
   const std::string server_;
 
   mutable base::Mutex mu_;
   InFlight* leader_ ABSL_GUARDED_BY(mu_) = nullptr;
   bool leader_sleeps_ ABSL_GUARDED_BY(mu_) = false;  // in poll, on the connection
   Pipeline pipeline_ ABSL_GUARDED_BY(mu_);
-  base::Atomic<bool> has_unsent_{false};  // in `pipeline_`; for the leader that spins
-  base::Atomic<uint64_t> made_{0};        // connections
-  base::Atomic<size_t> pending_done_{0};  // calls of `done` still to come
+  base::Atomic<bool> has_unsent_{false};     // in `pipeline_`; for the leader that spins
+  base::Atomic<uint64_t> made_{0};           // connections
+  base::Atomic<bool> now_connected_{false};  // as `connected_`
+  base::Atomic<size_t> pending_done_{0};     // calls of `done` still to come
 
   bool writing_ ABSL_GUARDED_BY(mu_) = false;       // a thread is in Write(), without `mu_`
   bool writers_held_ ABSL_GUARDED_BY(mu_) = false;  // by the leader: no other thread may write
@@ -374,6 +348,25 @@ class SharedConnection {
 
   SpinPolicy spin_;
 
+  const std::shared_ptr<Listener> listener_;
+  std::map<std::string, Channel, std::less<>> channels_ ABSL_GUARDED_BY(mu_);
+  // Refused since they were last live.
+  std::set<std::string, std::less<>> refused_ ABSL_GUARDED_BY(mu_);
+  bool missed_ ABSL_GUARDED_BY(mu_);             // messages, since on_reconnected last ran
+  bool listening_ ABSL_GUARDED_BY(mu_) = false;  // the listener serves this
+  bool serving_ ABSL_GUARDED_BY(mu_) = false;    // the listener leads
+  Watcher watcher_ ABSL_GUARDED_BY(mu_) = Watcher::kNone;
+  bool must_return_ ABSL_GUARDED_BY(mu_) = false;  // the listener stays away and must return
+  std::optional<base::Instant> nap_until_ ABSL_GUARDED_BY(mu_);  // while it stays away
+  uint64_t reads_ ABSL_GUARDED_BY(mu_) = 0;         // by leaders, and waiters that watched
+  uint64_t reads_at_nap_ ABSL_GUARDED_BY(mu_) = 0;  // when that began
+  Waiter* first_waiter_ ABSL_GUARDED_BY(mu_) = nullptr;
+  Waiter* last_waiter_ ABSL_GUARDED_BY(mu_) = nullptr;
+  int keep_reading_ ABSL_GUARDED_BY(mu_) = 0;
+  Gate gate_ ABSL_GUARDED_BY(mu_);
+  base::WakeEvent watch_wake_;               // gets the waiter that watches out of poll
+  Watched connecting_ ABSL_GUARDED_BY(mu_);  // what the listener's attempt to connect waits for
+
   // Used by the leader. A follower also uses the transport, to write while `connected_`; it is
   // replaced only if no thread is `writing_`. If it is not full-duplex, the leader holds the
   // writers while it reads, and lets them write while it waits.
@@ -389,4 +382,4 @@ class SharedConnection {
 
 }  // namespace redlatch::redis
 
-#endif  // REDLATCH_SRC_REDIS_LINK_SHARED_CONNECTION_H_
+#endif  // REDLATCH_SRC_REDIS_LINK_CONNECTION_H_

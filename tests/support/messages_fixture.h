@@ -1,33 +1,31 @@
-#ifndef REDLATCH_TESTS_SUPPORT_SUBSCRIBER_TEST_FIXTURE_H_
-#define REDLATCH_TESTS_SUPPORT_SUBSCRIBER_TEST_FIXTURE_H_
+#ifndef REDLATCH_TESTS_SUPPORT_MESSAGES_FIXTURE_H_
+#define REDLATCH_TESTS_SUPPORT_MESSAGES_FIXTURE_H_
 
 #include "absl/base/thread_annotations.h"
 #include "src/base/status.h"
-#include "src/redis/link/subscriber.h"
+#include "src/redis/link/connection.h"
 #include "src/redis/url/url.h"
 #include "tests/support/live_testing.h"
 
 namespace redlatch::support {
 
-// Records the callbacks of a Subscriber in order, one line each: "message CHANNEL TEXT", "down",
-// "live again", "refused CHANNEL". It must outlive the subscriber. Thread-safe.
-class SubscriberRecorder {
+// Records the callbacks of a Connection in order, one line each: "message CHANNEL TEXT", "down",
+// "again", "refused CHANNEL". It must outlive the connection. Thread-safe.
+class MessageRecorder {
  public:
   using Lines = std::vector<std::string>;
   static constexpr absl::Duration kAmpleTime = absl::Seconds(10);
 
-  // `options` with callbacks that record.
-  redis::SubscriberOptions Options(redis::SubscriberOptions options = {}) {
+  // `options` with callbacks that record, for a user who may only subscribe.
+  redis::ConnectionOptions Options(redis::ConnectionOptions options = {}) {
+    options.purpose = redis::Handshake::Purpose::kSubscriptions;
     options.on_message = [this](std::string_view channel, std::string_view message) {
       Record(absl::StrCat("message ", std::string(channel), " ", std::string(message)));
     };
-    options.on_live_again = [this] { Record("live again"); };
-    options.on_down = [this](const absl::Status& why) {
-      Record("down", &SubscriberRecorder::why_down_, why);
-    };
+    options.on_reconnected = [this] { Record("again"); };
+    options.on_down = [this] { Record("down"); };
     options.on_refused = [this](std::string_view channel, const absl::Status& why) {
-      Record(absl::StrCat("refused ", std::string(channel)), &SubscriberRecorder::why_refused_,
-             why);
+      Record(absl::StrCat("refused ", std::string(channel)), why);
     };
     return options;
   }
@@ -40,11 +38,6 @@ class SubscriberRecorder {
     const base::MutexLock lock(mu_);
     return CountLocked(line);
   }
-  absl::Status why_down() const {  // of the latest "down"
-    const base::MutexLock lock(mu_);
-    return base::Unshared(why_down_);
-  }
-
   absl::Status why_refused() const {
     const base::MutexLock lock(mu_);
     return base::Unshared(why_refused_);
@@ -67,10 +60,9 @@ class SubscriberRecorder {
   }
 
  private:
-  void Record(std::string line, absl::Status SubscriberRecorder::*kept = nullptr,
-              const absl::Status& why = absl::OkStatus()) {
+  void Record(std::string line, const absl::Status& why = absl::OkStatus()) {
     const base::MutexLock lock(mu_);
-    if (kept != nullptr) this->*kept = base::Unshared(why);
+    if (!why.ok()) why_refused_ = base::Unshared(why);
     lines_.push_back(std::move(line));
     changed_.SignalAll();
   }
@@ -82,22 +74,21 @@ class SubscriberRecorder {
   mutable base::CondVar changed_;
   Lines lines_ ABSL_GUARDED_BY(mu_);
   absl::Status why_refused_ ABSL_GUARDED_BY(mu_);
-  absl::Status why_down_ ABSL_GUARDED_BY(mu_);
 };
 
-// The fixture of the subscriber's tests: a server, and a recorder.
-struct SubscriberTestFixture : ::testing::Test {
+// A server, and a recorder.
+struct MessagesFixture : ::testing::Test {
   static constexpr absl::Duration kAmpleTime = absl::Seconds(10);
 
-  explicit SubscriberTestFixture(RedisServerOptions options = {})
+  explicit MessagesFixture(RedisServerOptions options = {})
       : server_(RedisServer::Start(std::move(options))) {}
 
   static base::Instant Soon() { return base::Now() + kAmpleTime; }
   static base::Instant In(absl::Duration time) { return base::Now() + time; }
 
-  std::unique_ptr<redis::Subscriber> Make(const std::string& url,
-                                          redis::SubscriberOptions options = {}) {
-    return std::make_unique<redis::Subscriber>(*redis::ParseUrl(url),
+  std::unique_ptr<redis::Connection> Make(const std::string& url,
+                                          redis::ConnectionOptions options = {}) {
+    return std::make_unique<redis::Connection>(*redis::ParseUrl(url),
                                                recorder_.Options(std::move(options)));
   }
 
@@ -108,9 +99,9 @@ struct SubscriberTestFixture : ::testing::Test {
   int64_t KillSubscribers() { return server_->Integer({"CLIENT", "KILL", "TYPE", "pubsub"}); }
 
   const std::unique_ptr<RedisServer> server_;
-  SubscriberRecorder recorder_;
+  MessageRecorder recorder_;
 };
 
 }  // namespace redlatch::support
 
-#endif  // REDLATCH_TESTS_SUPPORT_SUBSCRIBER_TEST_FIXTURE_H_
+#endif  // REDLATCH_TESTS_SUPPORT_MESSAGES_FIXTURE_H_

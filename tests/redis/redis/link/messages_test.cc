@@ -1,18 +1,17 @@
-#include "src/redis/link/subscriber.h"
-
 #include <sys/resource.h>
 
-#include "src/redis/link/subscriber_thread.h"
+#include "src/redis/link/connection.h"
+#include "src/redis/link/listener.h"
 #include "tests/redis/redis/embedded/home.h"
 #include "tests/support/fake_server.h"
-#include "tests/support/subscriber_test_fixture.h"
+#include "tests/support/messages_fixture.h"
 
 namespace redlatch::redis {
 namespace {
 
-class SubscriberTest : public support::SubscriberTestFixture {};
+class MessagesTest : public support::MessagesFixture {};
 
-TEST_F(SubscriberTest, RecoversFromNoDescriptors) {
+TEST_F(MessagesTest, RecoversFromNoDescriptors) {
   EXPECT_EQ(Publish("c", "m"), 0);  // connects the fixture
   rlimit limit = {};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
@@ -25,19 +24,18 @@ TEST_F(SubscriberTest, RecoversFromNoDescriptors) {
   EXPECT_TRUE(subscriber->Subscribe("c", Soon()).ok());
 }
 
-TEST_F(SubscriberTest, TooLongMessageBreaksOnlyConnection) {
+TEST_F(MessagesTest, TooLongMessageBreaksOnlyConnection) {
   server_->Command({"CONFIG", "SET", "client-output-buffer-limit", "pubsub 0 0 0"});
   const auto subscriber = Make(server_->url());
   ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
   server_->Command({"PUBLISH", "c", std::string(size_t{65} << 20, 'm')});
-  EXPECT_TRUE(recorder_.Await("live again"));
-  EXPECT_THAT(std::string(recorder_.why_down().message()), HasSubstr("limit"));
+  EXPECT_TRUE(recorder_.Await("again"));
   EXPECT_EQ(Publish("c", "m"), 1);
   EXPECT_TRUE(recorder_.Await("message c m"));
 }
 
 // Looking up a host or starting a server cannot be interrupted.
-TEST_F(SubscriberTest, DestructorDoesNotWaitForServerStart) {
+TEST_F(MessagesTest, DestructorDoesNotWaitForServerStart) {
   EmbeddedHome home;
   WriteScript(home.Aside("redis-server"), "exec sleep 60\n");
   const std::string path = home.Aside("") + ":" + getenv("PATH");
@@ -51,16 +49,16 @@ TEST_F(SubscriberTest, DestructorDoesNotWaitForServerStart) {
   EXPECT_LT(base::Now() - begun, absl::Seconds(2));
 }
 
-TEST_F(SubscriberTest, SlowReaderIsDroppedAndReconnects) {
+TEST_F(MessagesTest, SlowReaderIsDroppedAndReconnects) {
   server_->Command({"CONFIG", "SET", "client-output-buffer-limit", "pubsub 64kb 0 0"});
   std::promise<void> go_on;
-  SubscriberOptions options = recorder_.Options();
+  ConnectionOptions options = recorder_.Options();
   options.on_message = [&, forward = options.on_message](std::string_view channel,
                                                          std::string_view message) {
     if (message == "stay") return go_on.get_future().wait();
     if (message.size() < 100) forward(channel, message);
   };
-  Subscriber subscriber(*ParseUrl(server_->url()), options);
+  Connection subscriber(*ParseUrl(server_->url()), options);
   ASSERT_TRUE(subscriber.Subscribe("c", Soon()).ok());
   ASSERT_EQ(Publish("c", "stay"), 1);
   // The kernel's buffers must fill up first.
@@ -68,7 +66,7 @@ TEST_F(SubscriberTest, SlowReaderIsDroppedAndReconnects) {
   while (Publish("c", filler) > 0) {
   }
   go_on.set_value();
-  EXPECT_TRUE(recorder_.Await("live again"));
+  EXPECT_TRUE(recorder_.Await("again"));
   // Messages may be lost until the subscriber is connected.
   EXPECT_TRUE(Await([&] {
     return Publish("c", "probe") > 0 && recorder_.Await("message c probe", 1, absl::Seconds(1));
@@ -78,23 +76,23 @@ TEST_F(SubscriberTest, SlowReaderIsDroppedAndReconnects) {
 
 // A subscriber may be destroyed at any moment when no call of it is in progress.
 
-struct SubscriberEnd : support::SubscriberTestFixture {
+struct MessagesEnd : support::MessagesFixture {
   const std::string clients_ = server_->Info("connected_clients");  // connects the fixture
   const int threads_ = support::ThreadCount();
   const int descriptors_ = support::OpenDescriptors();
 };
 
-TEST_F(SubscriberEnd, WaitsForRunningCallback) {
+TEST_F(MessagesEnd, WaitsForRunningCallback) {
   std::atomic<bool> running{false};
   std::atomic<bool> over{false};
-  SubscriberOptions options;
+  ConnectionOptions options;
   options.on_message = [&](std::string_view, std::string_view) {
     running = true;
     running.notify_all();
     server_->Text({"DEBUG", "SLEEP", "0.1"});
     over = true;
   };
-  auto subscriber = std::make_unique<Subscriber>(*ParseUrl(server_->url()), options);
+  auto subscriber = std::make_unique<Connection>(*ParseUrl(server_->url()), options);
   ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
   ASSERT_EQ(Publish("c", "m"), 1);
   running.wait(false);
@@ -102,13 +100,13 @@ TEST_F(SubscriberEnd, WaitsForRunningCallback) {
   EXPECT_TRUE(over);
 }
 
-TEST_F(SubscriberEnd, LeaksNothingAtAnyMoment) {
+TEST_F(MessagesEnd, LeaksNothingAtAnyMoment) {
   const int rounds = support::Scaled(400);
   for (int i = 0; i < rounds; ++i) {
     auto subscriber = Make(server_->url());
     (void)subscriber->Subscribe("c", In(absl::Microseconds(5 * i)));
     if (i % 3 == 0) KillSubscribers();
-    (void)subscriber->Unsubscribe("c", In(absl::Microseconds(i)));
+    subscriber->Unsubscribe("c");
   }
   EXPECT_TRUE(server_->AwaitInfo("connected_clients", "1"));  // the fixture's own
   const auto before = recorder_.lines();
@@ -123,9 +121,9 @@ TEST_F(SubscriberEnd, LeaksNothingAtAnyMoment) {
 
 constexpr absl::StatusCode kDenied = absl::StatusCode::kPermissionDenied;
 
-struct SubscriberRefusal : support::SubscriberTestFixture {
-  SubscriberRefusal()
-      : SubscriberTestFixture(
+struct MessagesRefusal : support::MessagesFixture {
+  MessagesRefusal()
+      : MessagesFixture(
             {.acl = {"user app on >secret ~* resetchannels &ok* -@all +info +ping +subscribe "
                      "+unsubscribe"}}) {}
 
@@ -137,7 +135,7 @@ struct SubscriberRefusal : support::SubscriberTestFixture {
   }
 };
 
-TEST_F(SubscriberRefusal, DeniedChannelFailsAtOnceAndAlone) {
+TEST_F(MessagesRefusal, DeniedChannelFailsAtOnceAndAlone) {
   const auto subscriber = Make(AppUrl());
   Crew threads;
   for (const char* channel : {"ok-1", "denied", "ok-2", "denied", "ok-3"}) {
@@ -155,7 +153,7 @@ TEST_F(SubscriberRefusal, DeniedChannelFailsAtOnceAndAlone) {
     });
   }
   threads.Join();
-  EXPECT_TRUE(subscriber->live());
+  EXPECT_TRUE(subscriber->connected());
   EXPECT_EQ(subscriber->stats().breaks, 0);
   EXPECT_EQ(Publish("ok-1", "m"), 1);
   EXPECT_TRUE(recorder_.Await("message ok-1 m"));
@@ -168,30 +166,30 @@ TEST_F(SubscriberRefusal, DeniedChannelFailsAtOnceAndAlone) {
   EXPECT_TRUE(recorder_.Await("message denied m"));
 }
 
-TEST_F(SubscriberRefusal, RevokedChannelAloneIsRefused) {
+TEST_F(MessagesRefusal, RevokedChannelAloneIsRefused) {
   const auto subscriber = Make(AppUrl());
   for (const char* channel : {"ok-1", "ok-2", "ok-3"}) {
     ASSERT_TRUE(subscriber->Subscribe(channel, Soon()).ok());
   }
   Acl({"resetchannels", "&ok-1", "&ok-3"});  // the server then closes the connection
-  EXPECT_TRUE(recorder_.Await("live again"));
-  EXPECT_THAT(recorder_.lines(), ElementsAre("down", "refused ok-2", "live again"));
+  EXPECT_TRUE(recorder_.Await("refused ok-2"));
+  EXPECT_THAT(recorder_.lines(), ElementsAre("down", "again", "refused ok-2"));
   EXPECT_THAT(recorder_.why_refused(), IsError(kDenied, HasSubstr("NOPERM")));
-  EXPECT_TRUE(subscriber->live());
+  EXPECT_TRUE(subscriber->connected());
   EXPECT_EQ(Publish("ok-3", "m"), 1);
   EXPECT_TRUE(recorder_.Await("message ok-3 m"));
   EXPECT_EQ(subscriber->Subscribe("ok-2", Soon()).code(), kDenied);
   EXPECT_EQ(recorder_.Count("refused ok-2"), 1);  // the call itself returned the error
 }
 
-TEST_F(SubscriberRefusal, LiveChannelOutlastsRefusedConnections) {
+TEST_F(MessagesRefusal, LiveChannelOutlastsRefusedConnections) {
   const auto subscriber = Make(AppUrl());
   ASSERT_TRUE(subscriber->Subscribe("ok-1", Soon()).ok());
   Acl({"resetpass"});
   KillSubscribers();
   EXPECT_TRUE(recorder_.Await("down", 2));
   Acl({">secret"});
-  EXPECT_TRUE(recorder_.Await("live again"));
+  EXPECT_TRUE(recorder_.Await("again"));
   EXPECT_EQ(Publish("ok-1", "m"), 1);
   EXPECT_EQ(recorder_.Count("refused ok-1"), 0);
 }
@@ -200,9 +198,9 @@ TEST_F(SubscriberRefusal, LiveChannelOutlastsRefusedConnections) {
 
 using support::FakeServer;
 
-constexpr char kMessage[] = "*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nm\r\n";
+constexpr char kMessage[] = ">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nm\r\n";
 
-struct SubscriberNonsense : ::testing::TestWithParam<std::string> {
+struct MessagesNonsense : ::testing::TestWithParam<std::string> {
   static constexpr absl::Duration kAmpleTime = absl::Seconds(10);
   static base::Instant Soon() { return base::Now() + kAmpleTime; }
 
@@ -217,29 +215,27 @@ struct SubscriberNonsense : ::testing::TestWithParam<std::string> {
   }
   void ExpectOneLoss(FakeServer::Answer answer) {
     FakeServer server(std::move(answer));
-    Subscriber subscriber(*ParseUrl(server.url()),
-                          recorder_.Options({.ping_interval = absl::Milliseconds(200),
-                                             .answer_timeout = absl::Milliseconds(200),
-                                             .first_backoff = absl::Milliseconds(1)}));
+    Connection subscriber(*ParseUrl(server.url()),
+                          recorder_.Options({.first_backoff = absl::Milliseconds(1),
+                                             .ping_interval = absl::Milliseconds(200),
+                                             .answer_timeout = absl::Milliseconds(200)}));
     EXPECT_TRUE(subscriber.Subscribe("c", Soon()).ok());
     EXPECT_TRUE(recorder_.Await("message c m"));
-    EXPECT_THAT(recorder_.lines(), ElementsAre("down", "live again", "message c m"));
+    EXPECT_THAT(recorder_.lines(), ElementsAre("down", "again", "message c m"));
     EXPECT_EQ(server.connections(), 2);
-    EXPECT_THAT(std::string(recorder_.why_down().message()), HasSubstr(server.url()));
-    EXPECT_LT(recorder_.why_down().message().size(), 1000);
   }
 
-  support::SubscriberRecorder recorder_;
+  support::MessageRecorder recorder_;
 };
 
-TEST_P(SubscriberNonsense, CostsOnlyTheConnectionAfterSubscribe) {
+TEST_P(MessagesNonsense, CostsOnlyTheConnectionAfterSubscribe) {
   ExpectOneLoss(After("SUBSCRIBE"));
 }
 
-TEST_P(SubscriberNonsense, CostsOnlyTheConnectionAfterHello) { ExpectOneLoss(After("HELLO")); }
+TEST_P(MessagesNonsense, CostsOnlyTheConnectionAfterHello) { ExpectOneLoss(After("HELLO")); }
 
 INSTANTIATE_TEST_SUITE_P(
-    Said, SubscriberNonsense,
+    Said, MessagesNonsense,
     ::testing::Values("+OK\r\n", "+PONG\r\n", ":5\r\n", "$-1\r\n", "*-1\r\n", "*0\r\n",
                       "HTTP/1.1 400 Bad Request\r\n\r\n", std::string("\0\0\0\0\r\n", 6),
                       "*2\r\n$7\r\nmessage\r\n$1\r\nc\r\n", "*1\r\n*1\r\n*1\r\n*0\r\n",
@@ -250,13 +246,13 @@ INSTANTIATE_TEST_SUITE_P(
                       "$1000\r\n" + std::string(1000, 'x') + "\r\n"));
 
 // A node of a cluster whose slot moves while the client leaves a channel of it.
-class SubscriberLeaves : public ::testing::TestWithParam<bool> {};
+class MessagesLeaves : public ::testing::TestWithParam<bool> {};
 
-TEST_P(SubscriberLeaves, MovingSlotWithoutLosingConnection) {
+TEST_P(MessagesLeaves, MovingSlotWithoutLosingConnection) {
   const std::string moved = absl::StrCat("-MOVED ", SlotOf("{a}"), " 127.0.0.1:1\r\n");
   const std::string asks = absl::StrCat("-ASK ", SlotOf("{a}"), " 127.0.0.1:1\r\n");
   const auto said = [](const std::string& word, const std::string& channel) {
-    return absl::StrCat("*3\r\n$", word.size(), "\r\n", word, "\r\n$", channel.size(), "\r\n",
+    return absl::StrCat(">3\r\n$", word.size(), "\r\n", word, "\r\n$", channel.size(), "\r\n",
                         channel, "\r\n:1\r\n");
   };
   const bool unasked = GetParam();
@@ -265,21 +261,21 @@ TEST_P(SubscriberLeaves, MovingSlotWithoutLosingConnection) {
     if (asked.command[0] != "SUNSUBSCRIBE") return FakeServer::Polite(asked);
     return unasked ? said("sunsubscribe", asked.command[1]) + moved : asks;
   });
-  support::SubscriberRecorder recorder;
-  Subscriber subscriber(*ParseUrl(server.url()), recorder.Options({.sharded = true}));
+  support::MessageRecorder recorder;
+  Connection subscriber(*ParseUrl(server.url()), recorder.Options({.sharded = true}));
   const base::Instant soon = base::Now() + absl::Seconds(10);
   EXPECT_TRUE(subscriber.Subscribe("{a}", soon).ok());
-  EXPECT_TRUE(subscriber.Unsubscribe("{a}", soon).ok());
+  subscriber.Unsubscribe("{a}");
   EXPECT_TRUE(subscriber.Subscribe("{b}", soon).ok());
   EXPECT_EQ(server.connections(), 1);
 }
-INSTANTIATE_TEST_SUITE_P(ToldUnasked, SubscriberLeaves, ::testing::Bool());
+INSTANTIATE_TEST_SUITE_P(ToldUnasked, MessagesLeaves, ::testing::Bool());
 
 // One thread that listens for several subscribers.
 
-struct SubscriberThreadTest : support::SubscriberTestFixture {
-  std::unique_ptr<Subscriber> MakeOneOfSeveral(const std::string& url) {
-    return Make(url, {.thread = thread_});
+struct ListenerTest : support::MessagesFixture {
+  std::unique_ptr<Connection> MakeOneOfSeveral(const std::string& url) {
+    return Make(url, {.listener = listener_});
   }
 
   // Messages arrive, and the slowest delay is noted.
@@ -293,12 +289,12 @@ struct SubscriberThreadTest : support::SubscriberTestFixture {
     }
   }
 
-  const std::shared_ptr<SubscriberThread> thread_ = std::make_shared<SubscriberThread>();
+  const std::shared_ptr<Listener> listener_ = std::make_shared<Listener>();
   TcpProxy proxy_{{.port = server_->port()}};
   absl::Duration slowest_ = absl::ZeroDuration();
 };
 
-TEST_F(SubscriberThreadTest, UnreachableServerDelaysNoOther) {
+TEST_F(ListenerTest, UnreachableServerDelaysNoOther) {
   const auto well = MakeOneOfSeveral(server_->url());
   ASSERT_TRUE(well->Subscribe("c", Soon()).ok());
   for (const Arrival arrival : {Arrival::kIgnore, Arrival::kHang, Arrival::kRefuse}) {
@@ -313,11 +309,11 @@ TEST_F(SubscriberThreadTest, UnreachableServerDelaysNoOther) {
 
 // A forked child and the subscriber of its parent.
 
-using SubscriberFork = support::SubscriberTestFixture;
+using MessagesFork = support::MessagesFixture;
 
 // glibc's condition variables wait in their destructor for their waiters, of which a child has
 // none.
-TEST_F(SubscriberFork, ChildsDestructorDoesNotHang) {
+TEST_F(MessagesFork, ChildsDestructorDoesNotHang) {
   TcpProxy proxy({.port = server_->port()});
   auto subscriber = Make(proxy.url());
   ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
@@ -337,7 +333,7 @@ TEST_F(SubscriberFork, ChildsDestructorDoesNotHang) {
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
 // A forked child does not have the thread of its parent's subscriber. glibc reuses the memory of
 // that thread for the next thread of the child, which then has the same id.
-TEST_F(SubscriberFork, ChildsSubscriberIsNotItsParents) {
+TEST_F(MessagesFork, ChildsSubscriberIsNotItsParents) {
   auto subscriber = Make(server_->url());
   ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
   const int code = support::CodeOfFork([&] {
@@ -362,19 +358,19 @@ constexpr uint32_t kReceived = 1;
 
 // One subscriber, or several that share a thread. They set `parker_` for each message, and count
 // those that the test's own thread read.
-struct SubscriberReaderTest : support::SubscriberTestFixture,
+struct MessagesWatcherTest : support::MessagesFixture,
                               public ::testing::WithParamInterface<int> {
   void SetUp() override {
-    const auto thread = std::make_shared<SubscriberThread>();
+    const auto listener = std::make_shared<Listener>();
     for (int i = 0; i < GetParam(); ++i) {
-      SubscriberOptions options = recorder_.Options({.thread = thread});
+      ConnectionOptions options = recorder_.Options({.listener = listener});
       options.on_message = [this, forward = options.on_message, me = std::this_thread::get_id()](
                                std::string_view channel, std::string_view message) {
         forward(channel, message);
         if (std::this_thread::get_id() == me) ++read_by_me_;
         parker_.Set(kReceived);
       };
-      owned_.push_back(std::make_unique<Subscriber>(*ParseUrl(server_->url()), options));
+      owned_.push_back(std::make_unique<Connection>(*ParseUrl(server_->url()), options));
       all_.push_back(owned_.back().get());
       ASSERT_TRUE(all_.back()->Subscribe(absl::StrCat("c", i), Soon()).ok());
     }
@@ -382,7 +378,7 @@ struct SubscriberReaderTest : support::SubscriberTestFixture,
 
   uint32_t Await(base::Instant deadline = Soon()) {
     return all_.size() == 1 ? all_[0]->Await(parker_, deadline)
-                            : Subscriber::AwaitAny(all_, parker_, deadline);
+                            : Connection::AwaitAny(all_, parker_, deadline);
   }
   // Waits as a lock does; the message mostly comes after the wait has begun.
   uint32_t AwaitMessage() {
@@ -408,12 +404,12 @@ struct SubscriberReaderTest : support::SubscriberTestFixture,
   Parker parker_;
   std::atomic<int> read_by_me_{0};
   int messages_ = 0;
-  std::vector<std::unique_ptr<Subscriber>> owned_;
-  std::vector<Subscriber*> all_;
+  std::vector<std::unique_ptr<Connection>> owned_;
+  std::vector<Connection*> all_;
 };
-INSTANTIATE_TEST_SUITE_P(Subscribers, SubscriberReaderTest, ::testing::Values(1, 3));
+INSTANTIATE_TEST_SUITE_P(Subscribers, MessagesWatcherTest, ::testing::Values(1, 3));
 
-TEST_P(SubscriberReaderTest, LoneWaiterReadsForItself) {
+TEST_P(MessagesWatcherTest, LoneWaiterReadsForItself) {
   BecomeReader();
   const int before = read_by_me_;
   for (int i = 0; i < 100; ++i) EXPECT_EQ(AwaitMessage(), kReceived);
@@ -436,7 +432,7 @@ int64_t SleepsOfTheThread() {
   return sleeps;
 }
 
-TEST_P(SubscriberReaderTest, ThreadSleepsWhileWaiterReads) {
+TEST_P(MessagesWatcherTest, ThreadSleepsWhileWaiterReads) {
   BecomeReader();
   constexpr int kRounds = 200;
   const int64_t before = SleepsOfTheThread();
@@ -445,13 +441,7 @@ TEST_P(SubscriberReaderTest, ThreadSleepsWhileWaiterReads) {
   EXPECT_LT(SleepsOfTheThread() - before, kRounds / 2);
 }
 
-TEST_P(SubscriberReaderTest, NoWaiterReadsIfMessagesMustBeReadAtOnce) {
-  for (Subscriber* const each : all_) each->KeepReading(/*begins=*/true);
-  for (int i = 0; i < 100; ++i) EXPECT_EQ(AwaitMessage(), kReceived);
-  EXPECT_EQ(read_by_me_, 0);
-}
-
-TEST_P(SubscriberReaderTest, LongWaitCostsNothing) {
+TEST_P(MessagesWatcherTest, LongWaitCostsNothing) {
   BecomeReader();
   parker_.Arm();
   const absl::Duration before = support::ProcessCpuTime();
@@ -459,12 +449,12 @@ TEST_P(SubscriberReaderTest, LongWaitCostsNothing) {
   EXPECT_LT(support::ProcessCpuTime() - before, absl::Milliseconds(20));
 }
 
-TEST_P(SubscriberReaderTest, BrokenConnectionsAreMadeAgain) {
+TEST_P(MessagesWatcherTest, BrokenConnectionsAreMadeAgain) {
   EXPECT_EQ(AwaitMessage(), kReceived);
   parker_.Arm();
   std::thread killer([&] {
     EXPECT_GT(KillSubscribers(), 0);
-    EXPECT_TRUE(recorder_.Await("live again", GetParam()));
+    EXPECT_TRUE(recorder_.Await("again", GetParam()));
     Publish("c0", "after");
   });
   EXPECT_EQ(Await(), kReceived);
@@ -476,7 +466,7 @@ TEST(SubscribersTest, WaiterOfNoneSleeps) {
   Parker parker;
   parker.Arm();
   parker.Set(kReceived);
-  EXPECT_EQ(Subscriber::AwaitAny({}, parker, base::Now() + absl::Seconds(10)), kReceived);
+  EXPECT_EQ(Connection::AwaitAny({}, parker, base::Now() + absl::Seconds(10)), kReceived);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // One round trip: PING over each thread's own blocking hiredis connection, and PING over one
-// SharedConnection for all threads.
+// Connection for all threads.
 #include <benchmark/benchmark.h>
 #include <hiredis/hiredis.h>
 
@@ -8,7 +8,7 @@
 #include "absl/time/time.h"
 #include "benchmarks/bench_server.h"
 #include "src/base/clock.h"
-#include "src/redis/link/shared_connection.h"
+#include "src/redis/link/connection.h"
 #include "src/redis/url/url.h"
 #include "src/redis/wire/codec.h"
 
@@ -30,14 +30,14 @@ void BM_RawHiredis_Ping(benchmark::State& state) {
 BENCHMARK(BM_RawHiredis_Ping)->UseRealTime();
 BENCHMARK(BM_RawHiredis_Ping)->UseRealTime()->Threads(64);
 
-redis::SharedConnection& SharedChannel() {
-  static redis::SharedConnection* const connection =
-      new redis::SharedConnection(*redis::ParseUrl(ServerUrl()));
+redis::Connection& SharedChannel() {
+  static redis::Connection* const connection =
+      new redis::Connection(*redis::ParseUrl(ServerUrl()));
   return *connection;
 }
 
 void BM_Channel_Ping(benchmark::State& state) {
-  redis::SharedConnection& connection = SharedChannel();
+  redis::Connection& connection = SharedChannel();
   for (auto _ : state) {
     const auto reply = connection.Call(redis::Command{"PING"}, base::Now() + absl::Seconds(1));
     if (!reply.ok() || reply->type != redis::Reply::Type::kStatus) {

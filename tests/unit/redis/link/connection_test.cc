@@ -1,26 +1,42 @@
-#include "src/redis/link/shared_connection.h"
+#include "src/redis/link/connection.h"
 
 #include <thread>
 
 #include "absl/synchronization/notification.h"
 #include "src/redis/url/url.h"
+#include "tests/support/await.h"
 #include "tests/support/fake_server.h"
 #include "tests/support/testing.h"
 
 namespace redlatch::redis {
 namespace {
 
-TEST(SharedConnection, IsGivenUpIfTheServerStalls) {
+TEST(Connection, IsGivenUpIfTheServerStalls) {
   support::FakeServer server([](const support::FakeServer::Asked& asked) {
     if (asked.command[0] == "HANG") return std::optional<std::string>("");
     return support::FakeServer::Polite(asked);
   });
-  SharedConnection connection(*ParseUrl(server.url()), {.stall_timeout = absl::Milliseconds(20)});
+  Connection connection(*ParseUrl(server.url()), {.stall_timeout = absl::Milliseconds(20)});
   ASSERT_TRUE(connection.Call(Command({"PING"}), base::Now() + absl::Seconds(10)).ok());
   EXPECT_EQ(server.connections(), 1);
   EXPECT_FALSE(connection.Call(Command({"HANG"}), base::Now() + absl::Milliseconds(50)).ok());
   EXPECT_TRUE(connection.Call(Command({"PING"}), base::Now() + absl::Seconds(10)).ok());
   EXPECT_EQ(server.connections(), 2);
+}
+
+TEST(Connection, IsMadeAgainIfPingIsNotAnswered) {
+  std::atomic<int> subscribed{0};
+  support::FakeServer server([&](const support::FakeServer::Asked& asked) {
+    if (asked.command[0] == "SUBSCRIBE") ++subscribed;
+    if (asked.command[0] == "PING") return std::optional<std::string>("");  // it hangs
+    return support::FakeServer::Polite(asked);
+  });
+  std::atomic<int> again{0};
+  Connection connection(*ParseUrl(server.url()), {.on_reconnected = [&] { ++again; },
+                                                  .ping_interval = absl::Milliseconds(50),
+                                                  .answer_timeout = absl::Milliseconds(50)});
+  ASSERT_TRUE(connection.Subscribe("channel", base::Now() + absl::Seconds(10)).ok());
+  EXPECT_TRUE(support::Await([&] { return subscribed >= 2 && again >= 1; }));
 }
 
 // A transport that takes its time with the commands that contain "SLOW".
@@ -62,10 +78,10 @@ class SlowTransport final : public Transport {
 };
 
 // The process may end as soon as unlock() has returned.
-TEST(SharedConnection, PostReturnsOnceItsBytesAreWritten) {
+TEST(Connection, PostReturnsOnceItsBytesAreWritten) {
   support::FakeServer server(&support::FakeServer::Polite);
   SlowTransport::Test test;
-  SharedConnection connection(
+  Connection connection(
       *ParseUrl(server.url()),
       {.open = [&](const Target& target) -> absl::StatusOr<std::unique_ptr<Transport>> {
         auto real = OpenTransport(target);

@@ -1,13 +1,13 @@
 // A transport around a real one, whose steps a test may watch, replace or delay.
 //
 // Hooks are set while no thread is in a call, and outlive the transports.
-#include "src/redis/link/shared_connection.h"
+#include "src/redis/link/connection.h"
 
 #include <sys/resource.h>
 
 #include "absl/types/span.h"
 #include "src/redis/transport/transport.h"
-#include "tests/redis/redis/link/shared_connection_fixture.h"
+#include "tests/redis/redis/link/connection_fixture.h"
 
 namespace redlatch::redis {
 namespace {
@@ -129,8 +129,8 @@ struct SharedConnectionBacklogTest : SharedConnectionTest {
     while ((refused_ = Post(*connection_, {"SET", "big", big})).ok()) continue;
   }
 
-  SharedConnectionOptions Options() {
-    SharedConnectionOptions options;
+  ConnectionOptions Options() {
+    ConnectionOptions options;
     options.backlog_bytes = size_t{1} << 20;
     options.stall_timeout = absl::InfiniteDuration();
     options.open = Hooked(hooks_);
@@ -140,7 +140,7 @@ struct SharedConnectionBacklogTest : SharedConnectionTest {
   void Heal() { blocked_ = false; }
 
   TransportHooks hooks_;
-  const std::unique_ptr<SharedConnection> connection_ = Connected(Direct(Options()));
+  const std::unique_ptr<Connection> connection_ = Connected(Direct(Options()));
   std::atomic<bool> blocked_ = true;
   absl::Status refused_;
 };
@@ -183,7 +183,7 @@ struct SharedConnectionDoneTest : ConnectionFixture {
 
 TEST_F(SharedConnectionDoneTest, ReplacedConnectionSendsNothing) {
   const auto connection = Connected(Direct());
-  connection->ReplaceConnection("a test wants it");
+  connection->Replace("a test wants it");
   EXPECT_TRUE(absl::IsUnavailable(Post(*connection, {"PING"}, Keep())));
   ASSERT_TRUE(connection->Connect(In(kAmpleTime)).ok());
   ASSERT_TRUE(Post(*connection, {"PING"}, Keep()).ok());
@@ -202,7 +202,7 @@ TEST_F(SharedConnectionDoneTest, ShortDrainsEndReplacedConnection) {
   blocked = true;
   ASSERT_TRUE(Post(*connection, {"ECHO", "in flight"}, Keep()).ok());
   ASSERT_TRUE(Post(*connection, {"ECHO", "behind it"}, Keep()).ok());
-  connection->ReplaceConnection("a test wants it");
+  connection->Replace("a test wants it");
   blocked = false;
   for (int i = 0; i < 500 && !connection->Drain(base::Now()); ++i) {
     support::Sleep(absl::Milliseconds(6));
@@ -275,7 +275,7 @@ TEST_F(SharedConnectionDoneTest, PostDoesNotWaitForCommandsThatAreWithdrawn) {
 
 // Calls while the connection is lost, cannot be made, or is refused.
 
-absl::Status Call(SharedConnection& connection, const Command& command,
+absl::Status Call(Connection& connection, const Command& command,
                   absl::Duration wait = kAmpleTime) {
   return connection.Call(command, In(wait)).status();
 }
@@ -293,7 +293,7 @@ TEST_F(SharedConnectionReconnectTest, RetriesSoonIfPacketIsLost) {
 }
 
 TEST_F(SharedConnectionReconnectTest, RefusalKeepsItsCode) {
-  SharedConnectionOptions options;
+  ConnectionOptions options;
   options.first_backoff = options.longest_backoff = absl::Seconds(10);
   const auto connection = Direct(options);
   server_->Command({"CONFIG", "SET", "requirepass", "sesame"});
@@ -320,12 +320,12 @@ class NoDescriptors {
 
 TEST_F(SharedConnectionReconnectTest, RecoversFromNoDescriptors) {
   const auto connection = Direct();
-  std::unique_ptr<SharedConnection> born_without;
+  std::unique_ptr<Connection> born_without;
   std::vector<absl::Status> refused;  // checked later: sanitizers need descriptors, too
   {
     const NoDescriptors none;
     born_without = Direct();
-    for (SharedConnection* each : {connection.get(), born_without.get()}) {
+    for (Connection* each : {connection.get(), born_without.get()}) {
       refused.push_back(Call(*each, {"PING"}, absl::Milliseconds(50)));
     }
   }
@@ -342,8 +342,8 @@ TEST_F(SharedConnectionReconnectTest, RecoversFromNoDescriptors) {
 constexpr int kCalls = 1000;
 
 struct SharedConnectionCostTest : ConnectionFixture {
-  std::unique_ptr<SharedConnection> Counted(absl::Duration spin) {
-    SharedConnectionOptions options;
+  std::unique_ptr<Connection> Counted(absl::Duration spin) {
+    ConnectionOptions options;
     options.spin = spin;
     options.open = Hooked(hooks_);
     auto connection = Connected(Direct(std::move(options)));
@@ -412,7 +412,7 @@ using support::LinePipe;
 constexpr absl::Duration kChildsTime = absl::Seconds(10);
 
 struct SharedConnectionForkTest : ConnectionFixture {
-  std::unique_ptr<SharedConnection> connection_ = Connected(Direct());
+  std::unique_ptr<Connection> connection_ = Connected(Direct());
 };
 
 // A child that lives on holds a copy of the descriptor: closing ours alone would not end the
@@ -432,7 +432,7 @@ struct ChildLivesOnTest : SharedConnectionForkTest {
 };
 
 TEST_F(ChildLivesOnTest, ConnectionThatIsGivenUpEnds) {
-  SharedConnectionOptions options;
+  ConnectionOptions options;
   options.stall_timeout = absl::Milliseconds(1);
   const auto connection = Connected(Proxied(options));
   const auto child = Fork();
@@ -445,9 +445,9 @@ TEST_F(ChildLivesOnTest, ConnectionThatIsGivenUpEnds) {
 }
 
 TEST_F(ChildLivesOnTest, UnsentCommandsNeverArrive) {
-  SharedConnectionOptions options;
+  ConnectionOptions options;
   options.stall_timeout = absl::Milliseconds(1);
-  SharedConnection connection(UrlOf(server_->url()), options);
+  Connection connection(UrlOf(server_->url()), options);
   ASSERT_TRUE(connection.Connect(In(kAmpleTime)).ok());
   const auto child = Fork();
   // More than the server's side takes while it is stopped; the last byte stays in our kernel.
@@ -473,7 +473,7 @@ TEST_F(SharedConnectionForkTest, ExecedChildInheritsNoDescriptor) {
   connection_.reset();
   const int before = DescriptorsOfAnExecedChild();
   connection_ = Connected(Direct());
-  const SharedConnection over_unix(UrlOf(server_->unix_url()));
+  const Connection over_unix(UrlOf(server_->unix_url()));
   EXPECT_EQ(DescriptorsOfAnExecedChild(), before);
 }
 
