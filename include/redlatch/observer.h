@@ -68,11 +68,11 @@ class REDLATCH_EXPORT Observer {
   // A connection to the server was lost and made again.
   virtual void OnReconnected(std::string_view server);
 
-  // Messages no longer reach this client. Instead of waiting for a message, its waiters now ask the
-  // server several times per second.
+  // The server does not let this client subscribe to its channel any more, as after a change of the
+  // user's ACL rules, so no message reaches it. Calls that would wait for one fail and say why.
   virtual void OnUnsubscribed(std::string_view server, std::string_view why);
 
-  // Messages reach this client again.
+  // It does again.
   virtual void OnResubscribed(std::string_view server);
 };
 

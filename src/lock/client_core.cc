@@ -261,11 +261,7 @@ void ClientCore::NoteAnswer(const Entry& entry, const Request& request, const Re
     // A lock that stays taken ends by itself. A plain release would end it sooner.
     const bool may_repeat = release != nullptr && !flagged && release->taken_until == 0;
     if (may_repeat) confirmed_releases_.Add(entry, request, *release);
-    // A result that was left unread says nothing about the way to the server.
-    const bool read = is_quorum() || request.unread_for == absl::ZeroDuration();
-    if (acquire != nullptr && release == nullptr && read) {
-      round_trips_.Add(base::Now() - request.sent);
-    }
+    if (acquire != nullptr && release == nullptr) round_trips_.Add(base::Now() - request.sent);
   }
   if (result.no_native) no_native_.store(true, std::memory_order_relaxed);
   if (result.unreachable()) return;

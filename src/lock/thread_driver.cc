@@ -57,36 +57,10 @@ Result ThreadDriver::Run(const Request& request, base::Instant until) noexcept {
   });
 }
 
-// The result is read only if no grant comes soon. Returns false if the caller must use Run().
-bool ThreadDriver::RunUnread(Operation& operation, base::Instant until,
-                             std::optional<Result>& result) noexcept {
-  const Request& request = operation.request();
-  if (core_.is_quorum() || !core_.server_group().subscription(entry_.keys.main()).live)
-    return false;
-  return core_.unattended().RunAndRead(
-      entry_, request,
-      [&] {
-        return SleepWhileInFlight(operation, std::min(until, request.sent + request.unread_for));
-      },
-      until, result);
-}
-
 absl::Status ThreadDriver::Subscribe(base::Instant until) noexcept try {
   return core_.Subscribe(entry_, until);
 } catch (const std::bad_alloc&) {
   return base::NoMemory();
-}
-
-// Returns true if the operation was decided.
-bool ThreadDriver::SleepWhileInFlight(Operation& operation, base::Instant until) {
-  {
-    const base::MutexLock lock(entry_.mu);
-    if (operation.decided()) return true;
-    operation.Park();
-  }
-  Sleep(operation, until);
-  const base::MutexLock lock(entry_.mu);
-  return operation.decided();
 }
 
 void ThreadDriver::Sleep(Operation& operation, base::Instant until) {

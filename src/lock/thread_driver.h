@@ -41,9 +41,7 @@ class ThreadDriver final : public Waker {
   bool Stopped() const { return stop_.stop_requested(); }
   bool Gone() const { return gone_ != nullptr && *gone_; }
   Operation::Action Resume(Operation& operation, Operation::Event event) noexcept;
-  bool RunUnread(Operation& operation, base::Instant until, std::optional<Result>& result) noexcept;
   absl::Status Subscribe(base::Instant until) noexcept;
-  bool SleepWhileInFlight(Operation& operation, base::Instant until);
   void Sleep(Operation& operation, base::Instant until);
 
   ClientCore& core_;

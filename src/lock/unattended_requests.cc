@@ -54,7 +54,6 @@ void UnattendedRequests::LeaveUnattended(InFlight& command) {
 }
 
 void UnattendedRequests::GiveBack(InFlight& command) {
-  command.posted.in_flight.at = nullptr;
   const base::MutexLock lock(mu_);
   free_.push_back(&command);
 }
@@ -70,37 +69,6 @@ void UnattendedRequests::Send(Entry& entry, const Request& release, uint64_t hol
   if (sent.ok()) return ScheduleRead();
   command->posted.reply = redis::MarkNotSent(std::move(sent));
   Answered(*command);
-}
-
-bool UnattendedRequests::RunAndRead(Entry& entry, const Request& acquire,
-                                    absl::FunctionRef<bool()> meanwhile, base::Instant deadline,
-                                    std::optional<Result>& result) noexcept {
-  InFlight* command = nullptr;
-  absl::Status sent;
-  try {
-    command = &Prepare(entry, acquire);
-    sent = core_.runner().Post(core_.SubjectOf(entry), command->request, command->posted);
-  } catch (const std::bad_alloc&) {
-    sent = base::NoMemory();
-  }
-  if (!sent.ok()) {
-    if (command != nullptr) GiveBack(*command);
-    return false;
-  }
-  redis::InFlight& in_flight = command->posted.in_flight;
-  if (meanwhile()) {
-    // Replies from a server that was forgotten are not read; they fail when it is destroyed.
-    const std::shared_ptr<redis::Connection> at = std::move(in_flight.at);
-    LeaveUnattended(*command);
-    at->Leave(in_flight, [this, command] { Answered(*command); }) ? ScheduleRead()
-                                                                  : Answered(*command);
-    return true;
-  }
-  in_flight.at->Finish(in_flight, deadline);
-  result = core_.TakeReply(entry, command->request, command->posted);
-  GiveBack(*command);
-  // The caller handles everything that the server did not execute.
-  return result->failed() == nullptr || result->failed()->may_have_executed;
 }
 
 // Ensures that results do not stay unread for long.

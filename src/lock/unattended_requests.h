@@ -20,8 +20,7 @@ namespace redlatch::internal {
 
 class ClientCore;
 
-// Sends requests without waiting for their results: releases, and acquires whose grant came by
-// message. The next thread that reads the connection passes the result to the lock state; if there
+// Sends releases without waiting for their results. The next thread that reads the connection passes the result to the lock state; if there
 // is none, the background reads it a few milliseconds later. A release that failed becomes a
 // pending cleanup, which the background repeats. Thread-safe.
 class UnattendedRequests {
@@ -32,12 +31,6 @@ class UnattendedRequests {
 
   // Sends the release of that hold and returns. `hold` is 0 if no caller has it.
   void Send(Entry& entry, const Request& release, uint64_t hold);
-
-  // Sends the acquire, calls `meanwhile`, and then reads the result; if `meanwhile` returns true,
-  // the result is left to the next thread that reads. Returns false if the caller must run the
-  // request, because the server has not executed it.
-  bool RunAndRead(Entry& entry, const Request& acquire, absl::FunctionRef<bool()> meanwhile,
-                  base::Instant deadline, std::optional<Result>& result) noexcept;
 
   // For the background's thread: reads the results that have come. due() says when.
   base::Instant due() const { return base::Instant::FromNanos(read_at_); }

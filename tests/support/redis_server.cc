@@ -259,6 +259,11 @@ int64_t RedisServer::Integer(const std::vector<std::string>& args) {
   return reply.integer;
 }
 
+int64_t RedisServer::KillClients() {
+  return Integer({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"}) +
+         Integer({"CLIENT", "KILL", "TYPE", "pubsub"});
+}
+
 std::vector<std::string> RedisServer::LockKeys() {
   std::vector<std::string> keys;
   for (redis::Reply& key : Command({"KEYS", "*"}).elements) {

@@ -103,6 +103,8 @@ class RedisServer {
   std::string Text(const std::vector<std::string>& args);
   // Like Command(), but returns an integer; any other reply ends the process.
   int64_t Integer(const std::vector<std::string>& args);
+  // Ends all other connections; returns how many there were.
+  int64_t KillClients();
 
   // All keys except the descriptions of clients.
   std::vector<std::string> LockKeys();

@@ -77,8 +77,8 @@ class AcquireOperation final : public Operation {
 
   Action Resume(const Event& event, base::Instant now, LockState& state, Effects& effects) override;
   bool NeedsWake() override { return LockState::NeedsWake(waiter_); }
-  bool decided() const override { return waiter_.state != Waiter::State::kWaiting; }
-  void Park() override { LockState::Park(waiter_); }
+  // The outcome is there, so that Resume() returns kDone.
+  bool decided() const { return waiter_.state != Waiter::State::kWaiting; }
   bool Overslept() override;
 
   // After the end: gives the lock back if it was granted.

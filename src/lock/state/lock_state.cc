@@ -14,12 +14,6 @@ namespace redlatch::internal {
 namespace {
 
 constexpr uint32_t kBlock = 4096;  // tokens that a client reserves for its threads
-// Within this time, no client has taken a lock that was handed over and released it again.
-constexpr absl::Duration kHandingOver = absl::Microseconds(50);
-// How long the result of an acquire that will be queued may stay unread: until the grant has
-// usually come. If the acquire was granted at once, other clients wait that much longer.
-constexpr absl::Duration kShortestUnread = absl::Microseconds(200);
-constexpr absl::Duration kLongestUnread = absl::Milliseconds(2);
 constexpr absl::Duration kFirstPoll = absl::Milliseconds(50);
 constexpr absl::Duration kLongestPoll = absl::Milliseconds(500);
 constexpr absl::Duration kAfterOwnRelease = absl::Milliseconds(2);
@@ -826,11 +820,6 @@ void LockState::PauseNatives() {
   scripts_left_ = native_pause_;
 }
 
-std::optional<base::Instant> LockState::TakeMissed() {
-  if (std::exchange(missed_, 0) == 0) return std::nullopt;
-  return missed_since_;
-}
-
 void LockState::Enqueue(Waiter& waiter, base::Instant now) {
   waiter.since = now;
   queue_.Append(waiter);
@@ -849,7 +838,6 @@ void LockState::OnAskAgain(GrantId grant, Effects& effects) {
   if (!IsPending(grant)) return;
   Waiter& head = *queue_.head();
   misses_ = false;  // messages do arrive
-  if (grant == missed_) missed_ = 0;
   pending_->ask_again = pending_->exposed = true;
   pending_->listens = false;  // the channel may have been lost
   pending_->again |= pending_->in_flight;
@@ -870,7 +858,6 @@ Request LockState::WithAcquire(PendingCleanups::Due due, base::Instant now) {
       !config_.several) {
     release->native = false;
     release->next = NextAcquire(now, true);  // the thread that released is likely to come again
-    due.request.missed_since = TakeMissed();
   }
   return std::move(due.request);
 }
@@ -1021,7 +1008,6 @@ void LockState::PollSoon(GrantId grant, base::Instant now) {
 }
 
 void LockState::OnGrant(const NewGrant& news, base::Instant now, Effects& effects, bool proven) {
-  if (news.grant == missed_) missed_ = 0;  // the message was only slower than the server's reply
   if (!IsPending(news.grant)) return;
   misses_ = false;
   server_.Answered(now);
@@ -1182,7 +1168,6 @@ void LockState::AddCleanup(PendingCleanups::PendingCleanup cleanup, base::Instan
       .grant = grant.id,
       .lease = lease,
       .permits = grant.terms.permits};
-  if (grant.others || (shared() && grant.recalled)) handed_at_ = now;
   cleanup.deadline = grant.deadline;
   // A request in flight may still be executed: a renewal, or an acquire that restores the grant.
   cleanup.expires = grant.server_expires;
@@ -1486,12 +1471,6 @@ std::optional<Request> LockState::NextRequest(base::Instant now, absl::Duration 
     if (native) return request;
     // It does what the check would do, and its result says when to ask again.
     if (pending_->queued && handover_check_.due() <= now) handover_check_.Done();
-    request->missed_since = TakeMissed();
-    if (acquire.attempt == 1 && acquire.wait && !request->missed_since &&
-        now - handed_at_ < kHandingOver) {
-      request->unread_for =
-          std::clamp(Scaled(usual_wait_.get(), 2, 1), kShortestUnread, kLongestUnread);
-    }
     return request;
   }
   if (std::optional<Request> check = handover_check_.Next(now, *config_.numbers)) return check;
@@ -1531,13 +1510,10 @@ void LockState::OnResult(const Request& request, const Result& result, base::Ins
   if (const AcquireRequest* const acquire = request.acquire()) {
     if (result.unsubscribed) {
       misses_ = false;  // no message can come: its place in the queue is not to blame
-      missed_ = 0;
     } else if (result.missed && IsPending(acquire->grant) && pending_->queued &&
                !pending_->claimed) {
       // The acquire was granted or left the queue, but no message said so.
       misses_ = pending_->exposed = true;
-      missed_ = acquire->grant;
-      missed_since_ = pending_->began;
     }
     OnAcquireResult(request, result, now, effects);
     if (result.unsubscribed) PollSoon(acquire->grant, now);

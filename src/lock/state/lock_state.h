@@ -497,7 +497,6 @@ class LockState {
   void AskNow(base::Instant now);
   void ConfirmFirst(base::Instant now, Effects& effects);
   void PollSoon(GrantId grant, base::Instant now);
-  std::optional<base::Instant> TakeMissed();
 
   // Results of acquire requests.
   void OnAcquireResult(const Request& request, const Result& result, base::Instant now,
@@ -547,7 +546,6 @@ class LockState {
   // A grant that expires is reported lost somewhat before its deadline, so that its thread can
   // stop. Until that deadline, this client lets no other thread in.
   base::Instant blocked_until_;
-  base::Instant handed_at_;  // when this client last released the lock while others waited
   base::Instant taken_at_;   // when the lock was last known to be taken, by any client
   // When a thread last ended the last hold here, until the next one comes. And how long threads
   // have lately stayed away in between: the last time, and the longest, of which each return
@@ -556,10 +554,6 @@ class LockState {
   PackedDuration last_away_;
   PackedDuration away_{absl::InfiniteDuration()};
   PackedDuration turn_;  // that of the latest waiter
-  // The latest grant whose message did not reach this client, until it subscribes again; and when
-  // the wait for it began.
-  GrantId missed_ = 0;
-  base::Instant missed_since_;
   bool misses_ = false;  // no message has reached this client since
 
   bool exits_ : 1 = false;       // the process exits: the lock goes back with each release

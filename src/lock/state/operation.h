@@ -48,10 +48,6 @@ class Operation {
   virtual bool ends_with_client() const { return true; }
   // Something has happened that Resume() must see. Returns true if the driver must be woken for it.
   virtual bool NeedsWake() { return false; }
-  // Returns true if the outcome is there, so that Resume() returns kDone.
-  virtual bool decided() const { return false; }
-  // The driver is about to sleep although the action was not kSleep.
-  virtual void Park() {}
   // The driver slept until the end of its time. Returns true if a call of the waker has begun;
   // the driver must wait for it.
   virtual bool Overslept() { return false; }

@@ -143,13 +143,6 @@ struct Request {
   absl::Duration lease = absl::ZeroDuration();  // of the grant; in a RenewRequest, the new one
   uint32_t permits = 1;                         // of the grant; not in an AcquireRequest
   base::Instant sent;
-  // If set, the request needs a subscription newer than this time: a wait that began then ended
-  // without a message, so messages may not reach this client.
-  std::optional<base::Instant> missed_since = std::nullopt;
-  // Set in a first acquire that follows a release to another client: it will be queued, and the
-  // next thing of interest is a message. The reply may stay unread for that long; zero means that
-  // it is read at once.
-  absl::Duration unread_for = absl::ZeroDuration();
 
   bool leaves_tombstone() const {
     if (const auto* cancel = std::get_if<CancelRequest>(&what)) return cancel->tombstone;

@@ -172,7 +172,7 @@ void Connection::Lead(InFlight& mine, base::Instant deadline) {
       GiveUp(mine);
     } else if (mine.results.empty() && deadline != kAtOnce && deadline <= base::Now()) {
       GiveUpIfStalled();
-    } else if (mine.results.size() == 1 && mine.results[0].ok() && mine.at == nullptr) {
+    } else if (mine.results.size() == 1 && mine.results[0].ok()) {
       spin_.Completed(mine.begun, base::Now());
     }
     if (!doomed_.empty()) Break(finished);
@@ -269,20 +269,6 @@ void Connection::Finish(InFlight& mine, base::Instant deadline) noexcept {
   } else if (leading || Follow(mine, deadline)) {
     Lead(mine, deadline);
   }
-}
-
-bool Connection::Leave(InFlight& mine, std::function<void()> done) noexcept {
-  {
-    const base::MutexLock lock(mu_);
-    mine.away = false;
-    if (mine.open > 0) {
-      mine.done = std::move(done);
-      ++pending_done_;
-      return true;
-    }
-  }
-  mine.parker.ParkUntil(base::Instant::Infinite());  // as in Finish()
-  return false;
 }
 
 absl::Status Connection::NotSent(const char* why) const noexcept try {

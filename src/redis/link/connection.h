@@ -144,11 +144,10 @@ class Connection final : private Listener::Member {
   // return at once. Of the connection, it may call Post() alone.
   //
   // Without `done`, this begins a call in two parts, for a thread that has other things to do
-  // meanwhile. If it returns OK, one of these must follow. Finish() waits for the replies, as
-  // CallBatch() does. Leave() sets a `done`, or returns false if the replies are in.
+  // meanwhile. If it returns OK, Finish() must follow, which waits for the replies, as CallBatch()
+  // does.
   absl::Status Post(absl::Span<const Command> commands, InFlight& in_flight) noexcept;
   void Finish(InFlight& mine, base::Instant deadline) noexcept;
-  bool Leave(InFlight& mine, std::function<void()> done) noexcept;
 
   // Reads the replies to posted commands, until there are none to come or it is `until`. If another
   // thread reads, returns at once. True: each `done` has returned. Gives a stalled connection up,

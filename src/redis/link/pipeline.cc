@@ -10,14 +10,15 @@ namespace redlatch::redis {
 
 namespace {
 
-// After the end of a subscription, a PING: a server that had ended it itself, since the channel's
-// slot moved, answers with an error, and any other with a push.
+// After the end of a subscription, a HELLO, which each user may always run. A server answers the
+// first with a push, or with an error if it is busy or had ended the subscription itself, since the
+// channel's slot moved. The reply to HELLO tells that the answer has come.
 std::string BytesAbout(Pipeline::About about, std::string_view channel, bool sharded) {
   if (about == Pipeline::About::kSubscribe) {
     return std::string(Command{sharded ? "SSUBSCRIBE" : "SUBSCRIBE", channel}.bytes());
   }
   std::string bytes(Command{sharded ? "SUNSUBSCRIBE" : "UNSUBSCRIBE", channel}.bytes());
-  return bytes.append(Command{"PING"}.bytes());
+  return bytes.append(Command{"HELLO"}.bytes());
 }
 
 }  // namespace
@@ -104,8 +105,10 @@ bool Pipeline::Deliver(Reply reply, Finished& finished) {
   if (is_push && (reply.elements.size() != 3 || reply.elements[1].text != commands.channel)) {
     return false;
   }
-  // The server had ended the subscription itself. The reply to the PING is still to come.
-  if (commands.about == About::kUnsubscribe && reply.is_error()) return true;
+  if (commands.about == About::kUnsubscribe) {
+    if (reply.is_error()) return commands.index++ == 0;
+    if (!reply.is_array()) return false;
+  }
   if (InFlight* in_flight = commands.in_flight; in_flight != nullptr) {
     in_flight->results[commands.index++] = std::move(reply);
     if (--in_flight->open == 0) finished.push_back(in_flight);

@@ -20,8 +20,6 @@
 
 namespace redlatch::redis {
 
-class Connection;
-
 // Commands that were sent together, and the receiver of their results: a thread, on whose stack
 // this is, or a function. The thread may leave its frame after its parker was set, or after it has
 // taken this out of the pipeline.
@@ -39,9 +37,6 @@ struct InFlight {
   // For Post(): the caller drains the connection soon. That sends it, together with other commands
   // posted by then.
   bool unhurried = false;
-  // Set by ScriptRunner::Post(): where it was posted.
-  std::shared_ptr<Connection> at = nullptr;
-
   bool waits() const { return done == nullptr; }
 };
 

@@ -549,9 +549,6 @@ absl::Status ScriptRunner::Post(const ScriptCall& call, InFlight& in_flight) con
     server = *std::move(owner);
     if (call.script != nullptr) its.script = &ShardedScript(*call.script);
   }
-  if (in_flight.waits()) {
-    in_flight.at = std::shared_ptr<Connection>(server, &server->commands());
-  }
   const bool known = its.script == nullptr || server->Knows(*its.script);
   const Command command =
       EncodeCall(its, /*by_text=*/!known, server->commands().conditional_delete());

@@ -58,7 +58,9 @@ TEST_P(Stats, UnreachableServerCountsAsFailure) {
 
 TEST_P(Stats, ReconnectionsAreCounted) {
   auto lease = Must(lock_->Acquire());
-  server().Command({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
+  for (const char* const type : {"normal", "pubsub"}) {
+    server().Command({"CLIENT", "KILL", "TYPE", type, "SKIPME", "yes"});
+  }
   ASSERT_TRUE(Await([&] { return client_.Ping().ok() && recorder_->Count("reconnected") > 0; }));
   const ClientStats stats = client_.Stats();
   EXPECT_GE(stats.breaks, 1);

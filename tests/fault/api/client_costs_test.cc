@@ -179,7 +179,7 @@ TEST_F(ClientCosts, FewThreadsReportLossOfAllHolds) {
   }
   // The server forgets everything, and the client learns that when it reconnects.
   server_->Do({"FLUSHALL"});
-  server_->Do({"CLIENT", "KILL", "TYPE", "normal"});
+  server_->KillClients();
   EXPECT_TRUE(Await([&] { return client_.Ping().ok(); }));
   const absl::Duration timeout = absl::Seconds(30);
   EXPECT_TRUE(Await([&] { return tokens == kHolds && callbacks == kHolds; }, timeout));

@@ -31,8 +31,7 @@ TEST(ClusterNodes, AreForgottenIfTheirAddressChanges) {
   const auto move_to = [&](const std::string& host) {
     node->Do({"CONFIG", "SET", "cluster-announce-ip", host});
     node->Do({"CONFIG", "SET", "bind", "127.0.0.1 " + host});
-    node->Do({"CLIENT", "KILL", "TYPE", "normal"});
-    node->Do({"CLIENT", "KILL", "TYPE", "pubsub"});
+    node->KillClients();
   };
   move_to("127.0.1.1");
   const int none = support::OpenDescriptors();

@@ -57,7 +57,7 @@ TEST_F(ClientDescription, IsWrittenByEveryConnection) {
   const Client client = Connect(server_->url());
   const std::vector<std::string> before = Keys();
   server_->Command({"FLUSHALL"});
-  server_->Command({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
+  server_->KillClients();
   EXPECT_TRUE(Await([&] { return client.Ping().ok(); }));
   EXPECT_EQ(Keys(), before);
 }

@@ -186,7 +186,7 @@ TEST_P(LockThatStaysTaken, StaysTakenAfterAsynchronousRelease) {
 // A client repeats its latest releases over a new connection.
 TEST_P(LockThatStaysTaken, StaysTakenAfterRepeatedRelease) {
   ASSERT_TRUE(lock_->Acquire({.at_least = absl::Minutes(1)})->Release().ok());
-  server_->Text({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
+  server_->KillClients();
   EXPECT_TRUE(IsBusy(lock_->TryAcquire().status()));
   EXPECT_TRUE(IsBusy(next_->TryAcquire().status()));
   EXPECT_GT(Pttl(), 50'000);

@@ -171,7 +171,7 @@ TEST_F(RedissonLocks, RepeatedReleaseGivesBackAllPermits) {
   ASSERT_TRUE(permits.Release().ok());
   server_->Command({"COPY", "before", "slots", "REPLACE"});
   server_->Command({"COPY", "taken", "redlatch:2:{slots}:redisson.permits", "REPLACE"});
-  server_->Command({"CLIENT", "KILL", "TYPE", "pubsub"});
+  server_->KillClients();
   EXPECT_TRUE(Await([&] { return slots.AvailablePermits().value_or(0) == 5; }));
 }
 

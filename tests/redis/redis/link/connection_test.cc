@@ -67,9 +67,9 @@ TransportFactory Hooked(TransportHooks& hooks, TransportFactory open = OpenTrans
   };
 }
 
-class SharedConnectionTest : public ConnectionFixture {};
+class ConnectionTest : public ConnectionFixture {};
 
-TEST_F(SharedConnectionTest, BatchesAreNotInterleaved) {
+TEST_F(ConnectionTest, BatchesAreNotInterleaved) {
   constexpr int kThreads = 8;
   constexpr int kRounds = 200;
   const auto connection = Direct();
@@ -90,7 +90,7 @@ TEST_F(SharedConnectionTest, BatchesAreNotInterleaved) {
 
 // The values are larger than the sockets' buffers, each way: the write is blocked while the reply
 // of an earlier command comes.
-TEST_F(SharedConnectionTest, BigValuesTravelBothWaysOverSlowLink) {
+TEST_F(ConnectionTest, BigValuesTravelBothWaysOverSlowLink) {
   const std::string big(size_t{16} << 20, 'b');
   const auto connection = Proxied();
   for (const Direction direction : {Direction::kToServer, Direction::kToClient}) {
@@ -111,7 +111,7 @@ TEST_F(SharedConnectionTest, BigValuesTravelBothWaysOverSlowLink) {
 }
 
 // The kernel takes no more until Heal().
-struct SharedConnectionBacklogTest : SharedConnectionTest {
+struct ConnectionBacklogTest : ConnectionTest {
   void SetUp() override {
     hooks_.write = [this](Transport& real, std::string_view bytes) {
       return blocked_ ? IoResult{.kind = IoResult::Kind::kWantWrite} : real.Write(bytes);
@@ -145,7 +145,7 @@ struct SharedConnectionBacklogTest : SharedConnectionTest {
   absl::Status refused_;
 };
 
-TEST_F(SharedConnectionBacklogTest, RefusesCommandsIfBacklogIsFull) {
+TEST_F(ConnectionBacklogTest, RefusesCommandsIfBacklogIsFull) {
   EXPECT_THAT(refused_, IsError(absl::StatusCode::kUnavailable, HasSubstr("does not keep up")));
   // Two threads call: one of them leads, and the other is refused.
   const auto refused = [](const absl::Status& status) {
@@ -171,7 +171,7 @@ TEST_F(SharedConnectionBacklogTest, RefusesCommandsIfBacklogIsFull) {
 
 // Commands whose reply goes to a function.
 
-struct SharedConnectionDoneTest : ConnectionFixture {
+struct ConnectionDoneTest : ConnectionFixture {
   // Keeps the answers in the order in which they came.
   std::function<void(absl::StatusOr<Reply>)> Keep() {
     return [this](absl::StatusOr<Reply> answer) { answers_.push_back(std::move(answer)); };
@@ -181,7 +181,7 @@ struct SharedConnectionDoneTest : ConnectionFixture {
   std::vector<absl::StatusOr<Reply>> answers_;
 };
 
-TEST_F(SharedConnectionDoneTest, ReplacedConnectionSendsNothing) {
+TEST_F(ConnectionDoneTest, ReplacedConnectionSendsNothing) {
   const auto connection = Connected(Direct());
   connection->Replace("a test wants it");
   EXPECT_TRUE(absl::IsUnavailable(Post(*connection, {"PING"}, Keep())));
@@ -193,7 +193,7 @@ TEST_F(SharedConnectionDoneTest, ReplacedConnectionSendsNothing) {
 }
 
 // The socket had no room for the second command. Each drain finds the connection idle.
-TEST_F(SharedConnectionDoneTest, ShortDrainsEndReplacedConnection) {
+TEST_F(ConnectionDoneTest, ShortDrainsEndReplacedConnection) {
   bool blocked = false;
   hooks_.write = [&](Transport& real, std::string_view bytes) {
     return blocked ? IoResult{.kind = IoResult::Kind::kWantWrite} : real.Write(bytes);
@@ -213,7 +213,7 @@ TEST_F(SharedConnectionDoneTest, ShortDrainsEndReplacedConnection) {
 }
 
 // If that was a release, the process may end now, and with it the thread that leads.
-TEST_F(SharedConnectionDoneTest, PostWritesItsCommandBeforeItReturnsEvenIfAnotherThreadWrites) {
+TEST_F(ConnectionDoneTest, PostWritesItsCommandBeforeItReturnsEvenIfAnotherThreadWrites) {
   std::atomic<bool> writing = false, returned = false, written = false;
   hooks_.write = [&](Transport& real, std::string_view bytes) {
     if (bytes.find("leader") != std::string_view::npos) {
@@ -235,7 +235,7 @@ TEST_F(SharedConnectionDoneTest, PostWritesItsCommandBeforeItReturnsEvenIfAnothe
   EXPECT_THAT(answers_, SizeIs(1));
 }
 
-TEST_F(SharedConnectionDoneTest, PostWhileRepliesAreHandedOutDoesNotWait) {
+TEST_F(ConnectionDoneTest, PostWhileRepliesAreHandedOutDoesNotWait) {
   hooks_.half_duplex = true;
   const auto connection = Connected(Direct({.open = Hooked(hooks_)}));
   ASSERT_TRUE(Post(*connection, {"PING"}, [&](const absl::StatusOr<Reply>&) {
@@ -247,7 +247,7 @@ TEST_F(SharedConnectionDoneTest, PostWhileRepliesAreHandedOutDoesNotWait) {
   EXPECT_THAT(answers_, SizeIs(1));
 }
 
-TEST_F(SharedConnectionDoneTest, PostDoesNotWaitForCommandsThatAreWithdrawn) {
+TEST_F(ConnectionDoneTest, PostDoesNotWaitForCommandsThatAreWithdrawn) {
   std::atomic<bool> writing = false, withdrawn = false;
   hooks_.write = [&](Transport& real, std::string_view bytes) {
     if (bytes.find("leader") != std::string_view::npos) {
@@ -280,10 +280,10 @@ absl::Status Call(Connection& connection, const Command& command,
   return connection.Call(command, In(wait)).status();
 }
 
-using SharedConnectionReconnectTest = ConnectionFixture;
+using ConnectionReconnectTest = ConnectionFixture;
 
 // The kernel would send it again after a second.
-TEST_F(SharedConnectionReconnectTest, RetriesSoonIfPacketIsLost) {
+TEST_F(ConnectionReconnectTest, RetriesSoonIfPacketIsLost) {
   const auto connection = Proxied();
   proxy_.SetArrival(Arrival::kHang);
   std::jthread call(
@@ -292,7 +292,7 @@ TEST_F(SharedConnectionReconnectTest, RetriesSoonIfPacketIsLost) {
   proxy_.Heal();
 }
 
-TEST_F(SharedConnectionReconnectTest, RefusalKeepsItsCode) {
+TEST_F(ConnectionReconnectTest, RefusalKeepsItsCode) {
   ConnectionOptions options;
   options.first_backoff = options.longest_backoff = absl::Seconds(10);
   const auto connection = Direct(options);
@@ -318,7 +318,7 @@ class NoDescriptors {
   rlimit before_ = {};
 };
 
-TEST_F(SharedConnectionReconnectTest, RecoversFromNoDescriptors) {
+TEST_F(ConnectionReconnectTest, RecoversFromNoDescriptors) {
   const auto connection = Direct();
   std::unique_ptr<Connection> born_without;
   std::vector<absl::Status> refused;  // checked later: sanitizers need descriptors, too
@@ -341,7 +341,7 @@ TEST_F(SharedConnectionReconnectTest, RecoversFromNoDescriptors) {
 
 constexpr int kCalls = 1000;
 
-struct SharedConnectionCostTest : ConnectionFixture {
+struct ConnectionCostTest : ConnectionFixture {
   std::unique_ptr<Connection> Counted(absl::Duration spin) {
     ConnectionOptions options;
     options.spin = spin;
@@ -356,7 +356,7 @@ struct SharedConnectionCostTest : ConnectionFixture {
 
 // A connection that was idle for a while (even only because the machine paused the caller) is read
 // once more before it is written to.
-TEST_F(SharedConnectionCostTest, CallWritesWaitsAndReadsOnce) {
+TEST_F(ConnectionCostTest, CallWritesWaitsAndReadsOnce) {
   const auto connection = Counted(absl::ZeroDuration());
   int busy = 0;
   for (int i = 0; i < kCalls; ++i) {
@@ -370,14 +370,14 @@ TEST_F(SharedConnectionCostTest, CallWritesWaitsAndReadsOnce) {
   EXPECT_GT(busy, kCalls * 9 / 10);
 }
 
-TEST_F(SharedConnectionCostTest, SpinThatGetsReplyNeedsNoWait) {
+TEST_F(ConnectionCostTest, SpinThatGetsReplyNeedsNoWait) {
   const auto connection = Counted(absl::Seconds(1));
   ASSERT_EQ(Echo(*connection, "counted"), "counted");
   EXPECT_EQ(hooks_.writes, 1);
   EXPECT_EQ(hooks_.waits, 0);
 }
 
-TEST_F(SharedConnectionCostTest, BatchTravelsInOneWrite) {
+TEST_F(ConnectionCostTest, BatchTravelsInOneWrite) {
   const auto connection = Counted(absl::ZeroDuration());
   std::vector<Command> commands;
   for (int i = 0; i < 100; ++i) commands.push_back({"ECHO", std::to_string(i)});
@@ -387,7 +387,7 @@ TEST_F(SharedConnectionCostTest, BatchTravelsInOneWrite) {
   EXPECT_EQ(hooks_.writes, 1);
 }
 
-TEST_F(SharedConnectionCostTest, CommandWithoutReplyCostsOneWrite) {
+TEST_F(ConnectionCostTest, CommandWithoutReplyCostsOneWrite) {
   const auto connection = Counted(absl::ZeroDuration());
   for (int i = 0; i < 100; ++i) ASSERT_TRUE(Post(*connection, {"INCR", "counter"}).ok());
   EXPECT_EQ(hooks_.writes, 100);
@@ -395,7 +395,7 @@ TEST_F(SharedConnectionCostTest, CommandWithoutReplyCostsOneWrite) {
   EXPECT_EQ(hooks_.reads, 0);
 }
 
-TEST_F(SharedConnectionCostTest, HoldsTwoDescriptorsAndClosesThem) {
+TEST_F(ConnectionCostTest, HoldsTwoDescriptorsAndClosesThem) {
   const int before = support::OpenDescriptors();
   {
     const auto connection = Connected(Direct());
@@ -411,13 +411,13 @@ using support::LinePipe;
 
 constexpr absl::Duration kChildsTime = absl::Seconds(10);
 
-struct SharedConnectionForkTest : ConnectionFixture {
+struct ConnectionForkTest : ConnectionFixture {
   std::unique_ptr<Connection> connection_ = Connected(Direct());
 };
 
 // A child that lives on holds a copy of the descriptor: closing ours alone would not end the
 // connection, and bytes that the kernel still has would arrive.
-struct ChildLivesOnTest : SharedConnectionForkTest {
+struct ChildLivesOnTest : ConnectionForkTest {
   // Forks a child that waits for its parent's end.
   std::unique_ptr<Child> Fork() {
     return Child::Fork([](LinePipe& parent) {
@@ -469,7 +469,7 @@ int DescriptorsOfAnExecedChild() {
   return count;
 }
 
-TEST_F(SharedConnectionForkTest, ExecedChildInheritsNoDescriptor) {
+TEST_F(ConnectionForkTest, ExecedChildInheritsNoDescriptor) {
   connection_.reset();
   const int before = DescriptorsOfAnExecedChild();
   connection_ = Connected(Direct());
@@ -477,7 +477,7 @@ TEST_F(SharedConnectionForkTest, ExecedChildInheritsNoDescriptor) {
   EXPECT_EQ(DescriptorsOfAnExecedChild(), before);
 }
 
-TEST_F(SharedConnectionForkTest, WriteAfterCloseRaisesNoSignal) {
+TEST_F(ConnectionForkTest, WriteAfterCloseRaisesNoSignal) {
   ASSERT_NE(signal(SIGPIPE, SIG_DFL), SIG_ERR);  // it would end this process
   for (int i = 0; i < 5; ++i) {
     server_->Kill();

@@ -248,20 +248,10 @@ TEST_F(LockStatePermitClaimsTest, HeartbeatDoesNotReplaceCheck) {
   Fetch<CancelRequest>();
 }
 
-TEST_F(LockStateClaimsTest, MessageAfterReplyIsNotMissed) {
-  Waiter& waiter = Queue();
-  Deliver(FetchDue<AcquireRequest>(), Missed(Granted()));
-  DeliverGrant(Claim());
-  Release(waiter.hold);
-  Acquire();
-  EXPECT_FALSE(Fetch<ReleaseRequest>().missed_since.has_value());
-}
-
 TEST_F(LockStateClaimsTest, QueuesLastAfterMissUntilMessageArrives) {
   Queue();
   Deliver(FetchDue<AcquireRequest>(), Missed(Queued()));
   const Request again = FetchDue<AcquireRequest>();
-  EXPECT_TRUE(again.missed_since.has_value());
   EXPECT_EQ(AcquireOf(again).ticket, 0U) << "the place that the server still knows, else the last";
   Deliver(again, Queued());
   DeliverGrant(Claim(AcquireOf(again).attempt));
@@ -280,7 +270,6 @@ TEST_F(LockStateClaimsTest, AsksAtOnceAtItsPlaceWhenToldToAskAgain) {
   EXPECT_EQ(effects.wakes[0], &waiter);
   state().OnWoken(waiter, now(), effects);
   const Request next = Fetch<AcquireRequest>();
-  EXPECT_FALSE(next.missed_since.has_value());
   EXPECT_EQ(AcquireOf(next).ticket, 77U);
 }
 

@@ -32,8 +32,7 @@ TEST_F(ReleaseOperationTest, RunsReleaseAndEndsWithServersReply) {
 TEST_F(ReleaseOperationTest, NothingButTheServerEndsIt) {
   ASSERT_EQ(Resume().kind, Action::Kind::kRun);
   Operation& operation = *operation_;
-  operation.Park();
-  EXPECT_FALSE(operation.NeedsWake() || operation.Overslept() || operation.decided());
+  EXPECT_FALSE(operation.NeedsWake() || operation.Overslept());
   EXPECT_FALSE(operation.ends_with_client());
 }
 

@@ -9,41 +9,6 @@ struct WillQueueTest : LockStateTest {
   void HandOver(int64_t others) { FetchReleaseOf(Hold({}, others).hold); }
 };
 
-TEST_F(WillQueueTest, ReplyMayStayUnreadForTwiceUsualWait) {
-  const auto [waiter, acquire] = Asked();
-  Deliver(acquire, Queued());
-  Pass(absl::Microseconds(400));
-  NewGrant news = GrantOf(acquire);
-  news.others = 1;
-  DeliverGrant(news);
-  FetchReleaseOf(waiter.hold);
-  Acquire();
-  EXPECT_EQ(Fetch<AcquireRequest>().unread_for, absl::Microseconds(800));
-}
-
-TEST_F(WillQueueTest, OnlyFirstRequestSoonAfterHandover) {
-  struct Case {
-    int64_t others = 1;
-    absl::Duration later = absl::ZeroDuration();
-    WaitLimit wait_limit = WaitLimit::kEndless;
-    bool repeats = false;
-    absl::Duration unread_for = absl::ZeroDuration();
-  };
-  for (const Case& c : {Case{.unread_for = absl::Microseconds(200)}, Case{.others = 0},
-                        Case{.later = absl::Microseconds(60)}, Case{.wait_limit = WaitLimit::kNone},
-                        Case{.repeats = true}}) {
-    Make({});
-    HandOver(c.others);
-    Pass(c.later);
-    Acquire({.wait_limit = c.wait_limit});
-    if (c.repeats) {
-      Deliver(Fetch<AcquireRequest>(), Silence());
-      PassTo(state().next_request_at());
-    }
-    EXPECT_EQ(Fetch<AcquireRequest>().unread_for, c.unread_for);
-  }
-}
-
 // The grant comes first; the reply is read afterwards.
 TEST_F(WillQueueTest, ReplyMayComeAfterGrant) {
   HandOver(1);

@@ -96,6 +96,54 @@ TEST_F(PipelineTest, RefusesUnexpectedReply) {
   EXPECT_THAT(a.Results(), ElementsAre("2"));
 }
 
+Reply Push(const std::string& kind, const std::string& channel) {
+  const auto text = [](const std::string& its) {
+    return Reply{.type = Reply::Type::kString, .text = its};
+  };
+  return {.type = Reply::Type::kPush, .elements = {text(kind), text(channel), Answer(1)}};
+}
+
+Reply Error() { return {.type = Reply::Type::kError, .text = "BUSY"}; }
+
+TEST_F(PipelineTest, SubscriptionIsAnsweredByPushOrError) {
+  for (const bool refused : {false, true}) {
+    Caller& a = Call(0, 1);
+    ASSERT_TRUE(pipeline_.AppendAbout(Pipeline::About::kSubscribe, "c", false, nullptr));
+    Caller& b = Call(1, 1);
+    Take();
+    EXPECT_FALSE(pipeline_.Deliver(Push("subscribe", "c"), finished_)) << "it is not its turn";
+    EXPECT_EQ(pipeline_.SubscribesNext(), nullptr);
+    EXPECT_TRUE(Deliver(10));
+    EXPECT_EQ(*pipeline_.SubscribesNext(), "c");
+    EXPECT_FALSE(Deliver(11));
+    EXPECT_FALSE(pipeline_.Deliver(Push("subscribe", "d"), finished_));
+    EXPECT_TRUE(pipeline_.Deliver(refused ? Error() : Push("subscribe", "c"), finished_));
+    EXPECT_TRUE(Deliver(11));
+    EXPECT_THAT(a.Results(), ElementsAre("10"));
+    EXPECT_THAT(b.Results(), ElementsAre("11"));
+  }
+}
+
+// The push that answers it may also have been sent unasked, so it does not count.
+TEST_F(PipelineTest, EndOfSubscriptionIsAnsweredByHello) {
+  const Reply hello{.type = Reply::Type::kArray};
+  for (const bool refused : {false, true}) {
+    ASSERT_TRUE(pipeline_.AppendAbout(Pipeline::About::kUnsubscribe, "c", true, nullptr));
+    Caller& a = Call(0, 1);
+    Take();
+    if (refused) {
+      EXPECT_TRUE(pipeline_.Deliver(Error(), finished_));
+    }
+    EXPECT_TRUE(pipeline_.Deliver(hello, finished_));
+    EXPECT_TRUE(Deliver(10));
+    EXPECT_THAT(a.Results(), ElementsAre("10"));
+  }
+  ASSERT_TRUE(pipeline_.AppendAbout(Pipeline::About::kUnsubscribe, "c", true, nullptr));
+  Take();
+  EXPECT_TRUE(pipeline_.Deliver(Error(), finished_));
+  EXPECT_FALSE(pipeline_.Deliver(Error(), finished_)) << "which reply is whose is not known";
+}
+
 TEST_F(PipelineTest, DropsLateReplyToAbandonedCommand) {
   Caller& late = Call(0, 2);
   Caller& other = Call(2, 1);
