@@ -115,7 +115,7 @@ bool Connection::TakeLead(InFlight& mine) {
 }
 
 bool Connection::GoesOn(const InFlight& mine) const {
-  if (!mine.results.empty()) return mine.open > 0;
+  if (!mine.results.empty()) return mine.open > 0 && !(mine.leaves_connected && connected_);
   return connected_ && pipeline_.size() > 0 && pipeline_.FirstWaiting() == nullptr;
 }
 
@@ -168,7 +168,10 @@ void Connection::Lead(InFlight& mine, base::Instant deadline) {
       }
       if (!doomed_.empty()) Break(finished);
     } while (GoesOn(mine) && base::Now() < deadline);
-    if (mine.open > 0) {
+    if (mine.open > 0 && mine.leaves_connected && connected_) {
+      const absl::Status unread = absl::UnavailableError("its answer is not waited for");
+      pipeline_.Abandon(mine, unread, unread);
+    } else if (mine.open > 0) {
       GiveUp(mine);
     } else if (mine.results.empty() && deadline != kAtOnce && deadline <= base::Now()) {
       GiveUpIfStalled();
@@ -676,11 +679,16 @@ absl::Status Connection::StartListening() {
 }
 
 absl::Status Connection::Subscribe(std::string_view channel, base::Instant deadline) {
+  return Subscribe(channel, deadline, /*ahead=*/false);
+}
+
+absl::Status Connection::Subscribe(std::string_view channel, base::Instant deadline, bool ahead) {
   if (fork_guard_.InForkedChild()) return InForkedChild();
   absl::StatusOr<Reply> result;
   InFlight mine;
   mine.results = absl::MakeSpan(&result, 1);
   mine.begun = base::Now();
+  mine.leaves_connected = ahead;
   const bool waits = mine.begun < deadline;
   bool leading = false;
   {
@@ -713,7 +721,7 @@ absl::Status Connection::Subscribe(std::string_view channel, base::Instant deadl
     return result.ok() ? RefusalOf(result->text) : result.status();
   }
   if (known != channels_.end()) known->second.promised = true;
-  if (waits && result.ok()) return absl::OkStatus();
+  if (waits && (result.ok() || (ahead && connected_))) return absl::OkStatus();
   std::string why = connected_ ? server_ + " has not acknowledged the subscription"
                                : "not yet connected to " + server_;
   if (!connected_ && !last_failure_.ok()) why = std::string(last_failure_.message());
@@ -722,9 +730,11 @@ absl::Status Connection::Subscribe(std::string_view channel, base::Instant deadl
 
 absl::Status Connection::SubscribeAhead(std::string_view channel, base::Instant deadline) {
   if (fork_guard_.InForkedChild()) return InForkedChild();
+  bool refused = false;
   {
     const base::MutexLock lock(mu_);
-    if (connected_ && !refused_.contains(channel)) {
+    refused = refused_.contains(channel);
+    if (connected_ && !refused) {
       if (absl::Status begun = StartListening(); !begun.ok()) return begun;
       Channel& its = channels_.try_emplace(std::string(channel)).first->second;
       if (its.asked) return absl::OkStatus();
@@ -737,7 +747,7 @@ absl::Status Connection::SubscribeAhead(std::string_view channel, base::Instant 
       return absl::OkStatus();
     }
   }
-  return Subscribe(channel, deadline);
+  return Subscribe(channel, deadline, /*ahead=*/!refused);
 }
 
 void Connection::Unsubscribe(std::string_view channel) {

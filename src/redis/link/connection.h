@@ -271,6 +271,8 @@ class Connection final : private Listener::Member {
     // A caller counts on it without waiting: it was live, or Subscribe() ended before it was.
     bool promised = false;
   };
+  // `ahead`: does not wait for the acknowledgement.
+  absl::Status Subscribe(std::string_view channel, base::Instant deadline, bool ahead);
   absl::Status StartListening() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Handles a push. Returns false if no server sends it.
   bool HandlePush(Reply& push, const InFlight& mine, Finished& finished)

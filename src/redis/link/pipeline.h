@@ -34,6 +34,8 @@ struct InFlight {
   // Set by Post() without `done`: the thread is busy elsewhere, and does not lead until it calls
   // Finish().
   bool away = false;
+  // The thread leaves as soon as there is a connection.
+  bool leaves_connected = false;
   // For Post(): the caller drains the connection soon. That sends it, together with other commands
   // posted by then.
   bool unhurried = false;

@@ -59,7 +59,7 @@ struct SentinelServerTest : ::testing::Test {
 
 TEST_F(SentinelServerTest, SubscriptionFollowsToNewPrimary) {
   EXPECT_TRUE(client_.Subscribe("key", base::Now() + absl::Seconds(10)).ok());
-  EXPECT_EQ(first_.subscribed, 1);
+  EXPECT_TRUE(support::Await([this] { return first_.subscribed == 1; }));
   primary_ = &second_;
   tells_ = true;
   EXPECT_TRUE(support::Await([this] { return second_.subscribed == 1; }));
