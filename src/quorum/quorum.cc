@@ -550,7 +550,7 @@ absl::Status Quorum::Subscribe(std::string_view key, base::Instant deadline) {
 }
 
 uint32_t Quorum::Await(std::string_view, base::Parker& parker, base::Instant deadline) {
-  AwaitNodes(nodes_, ~NodeSet{0}, parker, deadline);
+  base::WithMemory([&] { AwaitNodes(nodes_, ~NodeSet{0}, parker, deadline); });
   return parker.value();
 }
 

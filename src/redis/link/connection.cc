@@ -156,7 +156,6 @@ void Connection::Lead(InFlight& mine, base::Instant deadline) {
     do {
       if (std::exchange(look_first, false)) {
         Receive(mine, kAtOnce, finished);
-        if (!leaving_.empty()) LeaveOnceAnswered();  // a leader that does not wait comes here once
       } else if (connected_) {
         Write();
         if (!leaving_.empty()) LeaveOnceAnswered();
@@ -166,11 +165,12 @@ void Connection::Lead(InFlight& mine, base::Instant deadline) {
       } else {
         Reconnect(mine, deadline, finished);
       }
+      if (connected_ && !leaving_.empty()) LeaveOnceAnswered();
+      if (deadline == kAtOnce) KeepAlive(base::Now());
       if (!doomed_.empty()) Break(finished);
     } while (GoesOn(mine) && base::Now() < deadline);
     if (mine.open > 0 && mine.leaves_connected && connected_) {
-      const absl::Status unread = absl::UnavailableError("its answer is not waited for");
-      pipeline_.Abandon(mine, unread, unread);
+      pipeline_.Abandon(mine, absl::UnavailableError(""), absl::UnavailableError(""));
     } else if (mine.open > 0) {
       GiveUp(mine);
     } else if (mine.results.empty() && deadline != kAtOnce && deadline <= base::Now()) {
@@ -180,13 +180,13 @@ void Connection::Lead(InFlight& mine, base::Instant deadline) {
     }
     if (!doomed_.empty()) Break(finished);
     next = pipeline_.FirstWaiting();
-    leader_ = next;
     if (next == nullptr) {
       Write();  // commands that no thread waits for
-      OpenGate();
-    } else {
-      ShutGate();  // a watcher that leads leaves it open
+      if (!doomed_.empty()) Break(finished);
+      next = pipeline_.FirstWaiting();
     }
+    leader_ = next;
+    next == nullptr ? OpenGate() : ShutGate();  // a watcher that leads leaves it open
     serving_ = false;
   }
   // The next leader continues first.
@@ -383,18 +383,23 @@ void Connection::Begin(Accepted made) {
   for (auto each = options_.first.rbegin(); each != options_.first.rend(); ++each) {
     pipeline_.Prepend(*each);
   }
+  std::vector<const std::string*> channels;
+  base::Reserve(channels, channels_.size());
   for (auto& [channel, its] : channels_) {
-    // A caller that waits for it has a command of its own.
-    if (its.promised) pipeline_.PrependSubscribe(channel, options_.sharded);
+    if (!its.promised) continue;  // a caller that waits for it has a command of its own
+    channels.push_back(&channel);
     its.asked = true;
   }
+  pipeline_.PrependSubscribes(channels, options_.sharded);
   if (first_waiter_ != nullptr) {
     LetWaiterWatch();
     first_waiter_->parker->Interrupt();
   }
   const bool again = std::exchange(missed_, false) || stats_.connects > 0;
   ++stats_.connects;
-  if (again && options_.on_reconnected) options_.on_reconnected();
+  // It may have left the watching to a waiter that is gone by now.
+  if (listening_ && watcher_ != Watcher::kWaiter) BringListenerBack();
+  if (again && options_.on_reconnected) base::WithMemory([this] { options_.on_reconnected(); });
 }
 
 // Takes a step to a connection; without `waits`, it is not blocked.
@@ -449,8 +454,8 @@ void Connection::Receive(const InFlight& mine, base::Instant deadline, Finished&
       leaving_ = base::WithMemory([&] { return options_.after_error(reply.text, connected_for); });
     }
     if (reply.is_error()) {
-      if (const std::string* channel = pipeline_.SubscribesNext())
-        HandleRefusal(std::string(*channel), reply.text);
+      const std::string* const channel = pipeline_.NextAbout(Pipeline::About::kSubscribe);
+      if (channel != nullptr) HandleRefusal(*channel, reply.text);
     }
     // Callers without a thread do not count, and a batch counts once.
     const size_t before = finished.size();
@@ -655,15 +660,10 @@ void Connection::WriteAll() {
 
 void Connection::WakeReader() {
   if (leader_sleeps_) wake_.Signal();
-  if (leader_ != nullptr || !listening_) return;
-  switch (watcher_) {
-    case Watcher::kWaiter:
-      return first_waiter_->parker->Interrupt();
-    case Watcher::kListener:
-      return listener_->Wake();
-    case Watcher::kNone:
-      return BringListenerBack();
-  }
+  if (leader_ != nullptr) return;
+  if (watcher_ == Watcher::kWaiter) return first_waiter_->parker->Interrupt();
+  if (!listening_) return;
+  watcher_ == Watcher::kListener ? listener_->Wake() : BringListenerBack();
 }
 
 // ---- Messages.
@@ -721,7 +721,8 @@ absl::Status Connection::Subscribe(std::string_view channel, base::Instant deadl
     return result.ok() ? RefusalOf(result->text) : result.status();
   }
   if (known != channels_.end()) known->second.promised = true;
-  if (waits && (result.ok() || (ahead && connected_))) return absl::OkStatus();
+  const bool sent = ahead && connected_ && known != channels_.end();
+  if (waits && (result.ok() || sent)) return absl::OkStatus();
   std::string why = connected_ ? server_ + " has not acknowledged the subscription"
                                : "not yet connected to " + server_;
   if (!connected_ && !last_failure_.ok()) why = std::string(last_failure_.message());
@@ -752,7 +753,7 @@ absl::Status Connection::SubscribeAhead(std::string_view channel, base::Instant 
 
 void Connection::Unsubscribe(std::string_view channel) {
   const base::MutexLock lock(mu_);
-  refused_.erase(std::string(channel));
+  if (const auto was = refused_.find(channel); was != refused_.end()) refused_.erase(was);
   const auto known = channels_.find(channel);
   if (known == channels_.end()) return;
   channels_.erase(known);
@@ -775,7 +776,7 @@ absl::Status Connection::RefusalOf(const std::string& error) const {
 void Connection::HandleRefusal(const std::string& channel, const std::string& error) {
   const auto known = channels_.find(channel);
   if (known == channels_.end()) return;
-  const absl::Status why = RefusalOf(error);
+  const absl::Status why = base::WithMemory([&] { return RefusalOf(error); });
   if (absl::IsUnavailable(why) && !RedirectOf(why) && !redis::NotSent(why)) {
     // It may pass: the next connection asks again.
     if (leaving_.empty()) leaving_ = base::WithMemory([&] { return std::string(why.message()); });
@@ -790,8 +791,16 @@ void Connection::HandleRefusal(const std::string& channel, const std::string& er
 void Connection::TellRefused(const std::string& channel, const absl::Status& why) {
   if (!options_.on_refused) return;
   mu_.Unlock();
-  options_.on_refused(channel, why);
+  base::WithMemory([&] { options_.on_refused(channel, why); });
   mu_.Lock();
+}
+
+// Returns false if memory is lacking: the message is lost, so the connection must be made again.
+bool Connection::Handle(const std::string& channel, const std::string& message) noexcept try {
+  options_.on_message(channel, message);
+  return true;
+} catch (const std::bad_alloc&) {
+  return false;
 }
 
 bool Connection::HandlePush(Reply& push, const InFlight& mine, Finished& finished) {
@@ -806,25 +815,29 @@ bool Connection::HandlePush(Reply& push, const InFlight& mine, Finished& finishe
     if (!options_.on_message) return true;
     mu_.Unlock();
     TellFinished(mine, finished);  // what came before it
-    options_.on_message(words[1].text, words[2].text);
+    const bool handled = Handle(words[1].text, words[2].text);
     mu_.Lock();
+    if (!handled) doomed_ = base::WithMemory([] { return std::string("no memory"); });
     return true;
   }
   if (kind == "subscribe") {
-    const std::string channel = words[1].text;
     if (!pipeline_.Deliver(std::move(push), finished)) return false;
-    if (const auto its = channels_.find(channel); its != channels_.end()) {
-      its->second.live = its->second.promised = true;
-      refused_.erase(channel);
-    }
+    if (known == channels_.end()) return true;
+    known->second.live = known->second.promised = true;
+    if (const auto was = refused_.find(known->first); was != refused_.end()) refused_.erase(was);
     return true;
   }
   // A server that loses a slot ends the subscriptions in it, unasked.
+  const std::string* const ends = pipeline_.NextAbout(Pipeline::About::kUnsubscribe);
+  if (ends != nullptr && *ends == words[1].text) return true;
   if (kind == "unsubscribe" && known != channels_.end() && known->second.live) {
-    const std::string channel = words[1].text;
+    if (!options_.sharded) return false;
     channels_.erase(known);
-    TellRefused(channel, MarkNotSent(absl::UnavailableError(absl::StrCat(
-                             server_, " does not serve the slot of ", channel, " any more"))));
+    const std::string& channel = words[1].text;
+    TellRefused(channel, base::WithMemory([&] {
+                  return MarkNotSent(absl::UnavailableError(
+                      absl::StrCat(server_, " does not serve the slot of ", channel, " any more")));
+                }));
   }
   return true;
 }
@@ -927,7 +940,6 @@ void Connection::LeadOnce(bool by_listener) {
     serving_ = by_listener;
     if (!by_listener) ++reads_;
     write_wants_ = Interest::kNone;  // there may be room by now
-    KeepAlive(step.begun);
   }
   Lead(step, kAtOnce);
 }
@@ -999,6 +1011,7 @@ class Connection::Wait {
       const base::Instant until = Prepare(deadline);
       if (wake_ == nullptr) {
         parker_.ParkUntil(until);
+        Handle(/*came=*/false);
       } else if (parker_.BeginPolling(wake_->fd())) {
         fds_.push_back({.fd = wake_->fd(), .events = POLLIN, .revents = 0});
         const bool came = base::Poll(fds_.data(), fds_.size(), until) > 0;
@@ -1018,10 +1031,10 @@ class Connection::Wait {
       Connection& its = *place.its;
       const base::MutexLock lock(its.mu_);
       place.watched = {};
-      if (place.watches && its.watch_wake_.Open()) {
-        place.watched = its.ToWatch(now);
-        if (wake_ == nullptr) wake_ = &its.watch_wake_;
-      }
+      if (place.watches) place.watched = its.ToWatch(now);
+      if (place.watches && wake_ == nullptr && its.watch_wake_.Open()) wake_ = &its.watch_wake_;
+      // Without a descriptor, it looks now and then.
+      if (place.watches && wake_ == nullptr) place.watched.until = now + kNap;
       until = std::min(until, place.watched.until);
       fds_.push_back({.fd = place.watched.fd, .events = place.watched.events, .revents = 0});
     }
@@ -1035,7 +1048,7 @@ class Connection::Wait {
     for (size_t i = 0; i < places_.size(); ++i) {
       const Watched& watched = places_[i].watched;
       const bool ready = came && fds_[i].revents != 0;
-      if (watched.fd >= 0 && (ready || woken || watched.until <= now)) {
+      if (ready || watched.until <= now || (woken && watched.fd >= 0)) {
         places_[i].its->LeadOnce(/*by_listener=*/false);
       }
     }
@@ -1084,6 +1097,7 @@ void Connection::EndWaiting(Waiter& waiter) {
 uint32_t Connection::AwaitAny(absl::Span<Connection* const> all, base::Parker& parker,
                               base::Instant deadline) {
   Wait(all, parker).Until(deadline);
+  parker.EndPolling();  // an interruption that came too late must not end another sleep
   return parker.value();
 }
 

@@ -274,6 +274,7 @@ class Connection final : private Listener::Member {
   // `ahead`: does not wait for the acknowledgement.
   absl::Status Subscribe(std::string_view channel, base::Instant deadline, bool ahead);
   absl::Status StartListening() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool Handle(const std::string& channel, const std::string& message) noexcept;
   // Handles a push. Returns false if no server sends it.
   bool HandlePush(Reply& push, const InFlight& mine, Finished& finished)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -68,28 +68,34 @@ void Pipeline::AppendUnanswered(const Command& command) noexcept {
 }
 
 void Pipeline::Prepend(const Command& command) noexcept {
-  PrependBytes({.in_flight = nullptr, .bytes = command.bytes().size(), .replies = 1, .index = 0},
-               command.bytes());
-}
-
-void Pipeline::PrependSubscribe(std::string_view channel, bool sharded) noexcept {
-  base::WithMemory([&] {
-    const std::string bytes = BytesAbout(About::kSubscribe, channel, sharded);
-    PrependBytes({.in_flight = nullptr,
-                  .bytes = bytes.size(),
-                  .replies = 1,
-                  .index = 0,
-                  .about = About::kSubscribe,
-                  .channel = std::string(channel)},
-                 bytes);
-  });
-}
-
-void Pipeline::PrependBytes(InFlightCommands commands, std::string_view bytes) noexcept {
+  const std::string_view bytes = command.bytes();
   base::Reserve(unsent_, unsent_.size() + bytes.size());
-  base::WithMemory([&] { commands_.push_front(std::move(commands)); });
+  base::WithMemory([&] {
+    commands_.push_front({.in_flight = nullptr, .bytes = bytes.size(), .replies = 1, .index = 0});
+  });
   unsent_.insert(0, bytes);
   ++size_;
+}
+
+void Pipeline::PrependSubscribes(absl::Span<const std::string* const> channels,
+                                 bool sharded) noexcept {
+  std::string all;
+  for (auto each = channels.rbegin(); each != channels.rend(); ++each) {
+    base::WithMemory([&] {
+      commands_.push_front({.in_flight = nullptr,
+                            .bytes = BytesAbout(About::kSubscribe, **each, sharded).size(),
+                            .replies = 1,
+                            .index = 0,
+                            .about = About::kSubscribe,
+                            .channel = **each});
+    });
+    ++size_;
+  }
+  // In the order of the commands.
+  for (size_t i = 0; i < channels.size(); ++i) {
+    base::WithMemory([&] { all.append(BytesAbout(About::kSubscribe, *channels[i], sharded)); });
+  }
+  base::WithMemory([&] { unsent_.insert(0, all); });
 }
 
 void Pipeline::TakeUnsent(std::string& empty) {
@@ -121,9 +127,9 @@ bool Pipeline::Deliver(Reply reply, Finished& finished) {
   return true;
 }
 
-const std::string* Pipeline::SubscribesNext() const {
-  const bool subscribes = sent_ > 0 && commands_.front().about == About::kSubscribe;
-  return subscribes ? &commands_.front().channel : nullptr;
+const std::string* Pipeline::NextAbout(About about) const {
+  const bool is_next = sent_ > 0 && commands_.front().about == about;
+  return is_next ? &commands_.front().channel : nullptr;
 }
 
 void Pipeline::Fail(const InFlightCommands& commands, const absl::Status& why, Finished& finished) {

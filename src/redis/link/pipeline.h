@@ -64,7 +64,7 @@ class Pipeline {
   // Puts a command before all others; its reply is thrown away. REQUIRES: nothing is sent, as after
   // ConnectionLost().
   void Prepend(const Command& command) noexcept;
-  void PrependSubscribe(std::string_view channel, bool sharded) noexcept;
+  void PrependSubscribes(absl::Span<const std::string* const> channels, bool sharded) noexcept;
 
   size_t unsent_bytes() const { return unsent_.size(); }
   bool awaits_reply() const { return sent_ > 0; }
@@ -75,8 +75,8 @@ class Pipeline {
   // Gives a reply to its receiver; false if none like it was expected. A subscription is answered
   // by a push, or by an error.
   bool Deliver(Reply reply, Finished& finished);
-  // The channel if the next reply answers a subscription, or null.
-  const std::string* SubscribesNext() const;
+  // The channel if the next reply answers such a command about one, or null.
+  const std::string* NextAbout(About about) const;
 
   // The connection is lost, and `rest`, the end of the bytes taken last, was never written. Fails
   // with `sent` each InFlight of which a byte was written, and with `unsent` those others for which
@@ -110,7 +110,6 @@ class Pipeline {
     std::string channel = {};
   };
 
-  void PrependBytes(InFlightCommands commands, std::string_view bytes) noexcept;
   static void Fail(const InFlightCommands& commands, const absl::Status& why, Finished& finished);
 
   std::deque<InFlightCommands> commands_;

@@ -724,10 +724,15 @@ ClusterNodePtr Cluster::SubscribedAt(Slot slot) const {
   return found == subscribed_at_.end() ? nullptr : found->second;
 }
 
-void Cluster::SetSubscribedAt(Slot slot, const ClusterNodePtr& node) {
+uint64_t Cluster::SilencesOf(Slot slot) const {
   const base::MutexLock lock(mu_);
-  node != nullptr ? static_cast<void>(subscribed_at_[slot] = node)
-                  : static_cast<void>(subscribed_at_.erase(slot));
+  const auto found = silences_.find(slot);
+  return found == silences_.end() ? 0 : found->second;
+}
+
+void Cluster::SetSubscribedAt(Slot slot, uint64_t silences, const ClusterNodePtr& node) {
+  const base::MutexLock lock(mu_);
+  if (silences_[slot] == silences) subscribed_at_[slot] = node;
 }
 
 Subscription Cluster::subscription(std::string_view key) const {
@@ -784,11 +789,11 @@ absl::Status Cluster::SubscribeOnce(Slot slot, const std::string& channel, bool 
     if (before != nullptr && before != *owner && !map_->IsOwner(slot, before.get())) {
       before->server->Forget(channel);
     }
-    // Before the call, since the server's refusal may come before it returns.
-    if (own) SetSubscribedAt(slot, *owner);
+    const uint64_t silences = SilencesOf(slot);
     absl::Status subscribed = node.server->SubscribeTo({}, channel, deadline);
-    if (own && !subscribed.ok()) SetSubscribedAt(slot, nullptr);
     if (subscribed.ok()) {
+      // The server's refusal may have come before the call returned.
+      if (own) SetSubscribedAt(slot, silences, *owner);
       if (map_->IsOwner(slot, &node)) return subscribed;
     } else if (const std::optional<Redirect> redirect = RedirectOf(subscribed)) {
       if (runner_.Follow(*redirect, node.server->scripts(), deadline, redirects)) continue;
@@ -876,6 +881,7 @@ void Cluster::Silent(std::string_view channel) {
     const base::MutexLock lock(mu_);
     silent_.set(slot);
     subscribed_at_.erase(slot);
+    ++silences_[slot];
   }
   map_->Wake();  // it subscribes again before the refresh, which takes longer
   map_->RefreshSoon();

@@ -103,7 +103,9 @@ class Cluster final : public ServerGroup, private ScriptRouter {
   void OnView();
   // The node at which the slot's channel is subscribed; null: none.
   ClusterNodePtr SubscribedAt(Slot slot) const;
-  void SetSubscribedAt(Slot slot, const ClusterNodePtr& node);  // null: at none
+  // Notes that it is, unless the channel fell silent since.
+  void SetSubscribedAt(Slot slot, uint64_t silences, const ClusterNodePtr& node);
+  uint64_t SilencesOf(Slot slot) const;
   // Called by the map's thread.
   base::Instant DoChores();
   void Describe();
@@ -122,6 +124,8 @@ class Cluster final : public ServerGroup, private ScriptRouter {
   mutable base::Mutex mu_;
   // The node at which the slot's channel is subscribed, if it is.
   std::unordered_map<Slot, ClusterNodePtr> subscribed_at_ ABSL_GUARDED_BY(mu_);
+  // How often the slot's channel has fallen silent.
+  std::unordered_map<Slot, uint64_t> silences_ ABSL_GUARDED_BY(mu_);
   // The node that was last asked to subscribe the slot's channel.
   std::unordered_map<Slot, ClusterNodePtr> asked_at_ ABSL_GUARDED_BY(mu_);
   // The nodes at which KeepReading() was called for a slot; another node may have it now.

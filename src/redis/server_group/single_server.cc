@@ -69,11 +69,10 @@ ConnectionOptions SingleServer::Options(const Url& url, std::optional<FirstScrip
 // The next acquisition subscribes again, or says why it cannot.
 void SingleServer::OnRefused(std::string_view channel, const absl::Status& why) {
   if (TellOther(channel, std::nullopt)) return;
-  subscribed_.store(false);
+  const std::string text(why.message());
+  ++refusals_;
   if (node_.on_silent) return node_.on_silent(channel);
-  if (!refused_.exchange(true) && events_.on_subscribed) {
-    events_.on_subscribed(false, std::string(why.message()));
-  }
+  if (!refused_.exchange(true) && events_.on_subscribed) events_.on_subscribed(false, text);
 }
 
 std::unique_ptr<Connection> SingleServer::MakeWatch(const Url& url) {
@@ -132,7 +131,7 @@ ServerFacts SingleServer::facts(std::string_view) const {
 }
 
 Subscription SingleServer::subscription(std::string_view) const {
-  const bool acknowledged = subscribed_.load(std::memory_order_acquire);
+  const bool acknowledged = subscribed_after_.load(std::memory_order_acquire) == refusals_;
   return {.acknowledged = acknowledged, .live = acknowledged && connected()};
 }
 
@@ -153,11 +152,11 @@ absl::Status SingleServer::Connect(base::Instant deadline, std::vector<std::stri
 
 absl::Status SingleServer::Subscribe(std::string_view, base::Instant deadline) {
   if (watch_ != nullptr) BeginWatch();
-  // Before the call, since the server's refusal may come before it returns.
-  subscribed_.store(true, std::memory_order_release);
+  // The server's refusal may come before this call returns.
+  const uint64_t refusals = refusals_;
   absl::Status subscribed = connection_->SubscribeAhead(channel_, deadline);
-  if (!subscribed.ok()) subscribed_.store(false);
   if (!subscribed.ok()) return subscribed;
+  subscribed_after_.store(refusals, std::memory_order_release);
   if (refused_.exchange(false) && events_.on_subscribed) events_.on_subscribed(true, {});
   return subscribed;
 }

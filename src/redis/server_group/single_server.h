@@ -91,8 +91,11 @@ class SingleServer final : public ServerGroup {
   const std::string channel_;
   const Events events_;
   const Membership node_;
-  base::Atomic<bool> subscribed_{false};  // to its own channel
-  base::Atomic<bool> refused_{false};     // the server has refused that
+  // The client's own channel: how often the server has refused it, and how often before the latest
+  // subscription.
+  base::Atomic<uint64_t> refusals_{1};
+  base::Atomic<uint64_t> subscribed_after_{0};
+  base::Atomic<bool> refused_{false};  // as the user was told
   base::Atomic<bool> stopped_{false};
   // The threads that read it use all of this object.
   const std::unique_ptr<Connection> connection_;

@@ -168,8 +168,9 @@ TEST_F(ClientFork, ChildClosesDescriptorsOfDestroyedClient) {
     const int before = support::OpenDescriptors();
     lock.reset();
     client_.reset();
-    // Commands and subscriptions each have a socket and an event descriptor.
-    EXPECT_EQ(support::OpenDescriptors(), before - 4);
+    // A socket, an event descriptor each for its leader and the listener, and a gate once a thread
+    // has watched it.
+    EXPECT_THAT(before - support::OpenDescriptors(), AnyOf(3, 4));
     return HasFailure() ? 1 : 0;
   });
   EXPECT_EQ(code, 0);

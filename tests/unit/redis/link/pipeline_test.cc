@@ -112,9 +112,9 @@ TEST_F(PipelineTest, SubscriptionIsAnsweredByPushOrError) {
     Caller& b = Call(1, 1);
     Take();
     EXPECT_FALSE(pipeline_.Deliver(Push("subscribe", "c"), finished_)) << "it is not its turn";
-    EXPECT_EQ(pipeline_.SubscribesNext(), nullptr);
+    EXPECT_EQ(pipeline_.NextAbout(Pipeline::About::kSubscribe), nullptr);
     EXPECT_TRUE(Deliver(10));
-    EXPECT_EQ(*pipeline_.SubscribesNext(), "c");
+    EXPECT_EQ(*pipeline_.NextAbout(Pipeline::About::kSubscribe), "c");
     EXPECT_FALSE(Deliver(11));
     EXPECT_FALSE(pipeline_.Deliver(Push("subscribe", "d"), finished_));
     EXPECT_TRUE(pipeline_.Deliver(refused ? Error() : Push("subscribe", "c"), finished_));
