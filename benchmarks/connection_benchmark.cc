@@ -31,8 +31,7 @@ BENCHMARK(BM_RawHiredis_Ping)->UseRealTime();
 BENCHMARK(BM_RawHiredis_Ping)->UseRealTime()->Threads(64);
 
 redis::Connection& SharedChannel() {
-  static redis::Connection* const connection =
-      new redis::Connection(*redis::ParseUrl(ServerUrl()));
+  static redis::Connection* const connection = new redis::Connection(*redis::ParseUrl(ServerUrl()));
   return *connection;
 }
 

@@ -20,9 +20,10 @@ namespace redlatch::internal {
 
 class ClientCore;
 
-// Sends releases without waiting for their results. The next thread that reads the connection passes the result to the lock state; if there
-// is none, the background reads it a few milliseconds later. A release that failed becomes a
-// pending cleanup, which the background repeats. Thread-safe.
+// Sends releases without waiting for their results. The next thread that reads the connection
+// passes the result to the lock state; if there is none, the background reads it a few milliseconds
+// later. A release that failed becomes a pending cleanup, which the background repeats.
+// Thread-safe.
 class UnattendedRequests {
  public:
   explicit UnattendedRequests(ClientCore& core) : core_(core) {}

@@ -546,7 +546,7 @@ class LockState {
   // A grant that expires is reported lost somewhat before its deadline, so that its thread can
   // stop. Until that deadline, this client lets no other thread in.
   base::Instant blocked_until_;
-  base::Instant taken_at_;   // when the lock was last known to be taken, by any client
+  base::Instant taken_at_;  // when the lock was last known to be taken, by any client
   // When a thread last ended the last hold here, until the next one comes. And how long threads
   // have lately stayed away in between: the last time, and the longest, of which each return
   // forgets half.

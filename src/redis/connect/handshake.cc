@@ -265,7 +265,7 @@ absl::Status Handshake::Refusal(const Reply& reply) const {
 
 absl::Status Handshake::ReadHello(const Reply& reply, Facts& facts) const {
   if (reply.is_error()) {
-    const absl::Status status = ErrorStatus(reply.text, server_);
+    absl::Status status = ErrorStatus(reply.text, server_);
     const ErrorCode error = ClassifyError(reply.text);
     if (error == ErrorCode::kNoPermission) {
       return Lacks(server_, url_.user, "+hello");

@@ -784,7 +784,10 @@ void Connection::HandleRefusal(const std::string& channel, const std::string& er
   }
   const bool promised = known->second.promised;
   channels_.erase(known);
-  base::WithMemory([&] { refused_.insert(channel); });
+  base::WithMemory([&] {
+    mu_.AssertHeld();
+    refused_.insert(channel);
+  });
   if (promised) TellRefused(channel, why);
 }
 
@@ -899,9 +902,10 @@ absl::Duration Connection::AnswerTimeout() const {
 void Connection::KeepAlive(base::Instant now) {
   if (!connected_) return;
   if (pipeline_.awaits_reply()) {
-    if (now < progress_ + AnswerTimeout()) return;
-    doomed_ = base::WithMemory(
-        [this] { return "no answer within " + absl::FormatDuration(AnswerTimeout()); });
+    const absl::Duration timeout = AnswerTimeout();
+    if (now < progress_ + timeout) return;
+    doomed_ =
+        base::WithMemory([timeout] { return "no answer within " + absl::FormatDuration(timeout); });
   } else if (!channels_.empty() && progress_ + LongestSilence() <= now) {
     pipeline_.AppendUnanswered(Command{"PING"});
   }

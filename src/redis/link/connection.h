@@ -122,7 +122,8 @@ class Connection final : private Listener::Member {
   ~Connection();
   // In a forked child, in place of destruction: closes the descriptors and touches nothing else. A
   // thread of the parent may have been inside this object during the fork.
-  static void operator delete(Connection* connection, std::destroying_delete_t);
+  static void operator delete(Connection* connection,
+                              std::destroying_delete_t) ABSL_NO_THREAD_SAFETY_ANALYSIS;
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 

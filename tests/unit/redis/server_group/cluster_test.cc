@@ -140,7 +140,7 @@ TEST_F(ClusterTest, BatchIsRunAgainAtNewOwnerOfSlot) {
 TEST_F(ClusterTest, ChannelOfMovedSlotIsSubscribedAtNewOwner) {
   ASSERT_TRUE(client_.Subscribe("key", base::Now() + absl::Seconds(10)).ok());
   const std::string subscribe = absl::StrCat("SSUBSCRIBE to", client_.slot_tag("key"));
-  EXPECT_TRUE(first_.WasAsked(subscribe));
+  EXPECT_TRUE(support::Await([&] { return first_.WasAsked(subscribe); }));
   all_moved_ = true;  // a refresh may come before it subscribes
   first_.Redirect("MOVED", second_);
   Get();
