@@ -72,7 +72,7 @@ class REDLATCH_EXPORT Observer {
   // user's ACL rules, so no message reaches it. Calls that would wait for one fail and say why.
   virtual void OnUnsubscribed(std::string_view server, std::string_view why);
 
-  // It does again.
+  // The server lets this client subscribe again.
   virtual void OnResubscribed(std::string_view server);
 };
 

@@ -49,7 +49,7 @@ struct Entry : NamedLock {  // which never changes
 
   // A grant that another client wants; 0 if there is none. The next thread that feeds the lock
   // state passes the recall on: threads that use a cached lock all the time could delay the
-  // subscriber's thread.
+  // thread that reads the message.
   base::Atomic<GrantId> recalled{0};
   base::Atomic<bool> tried{false};  // the other client does not wait
 

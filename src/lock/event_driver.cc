@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/container/inlined_vector.h"
 #include "src/base/atomic.h"
 #include "src/base/status.h"
 #include "src/base/thread.h"
@@ -307,9 +306,7 @@ void EventDriver::WaitForMore() {
 void EventDriver::Await(base::Instant until) {
   std::vector<std::shared_ptr<redis::Connection>> connections;
   core_.server_group().AppendConnections(connections);
-  std::vector<redis::Connection*> all;
-  for (const auto& each : connections) all.push_back(each.get());
-  redis::Connection::AwaitAny(all, parker_, until);
+  redis::Connection::AwaitAny(connections, parker_, until);
 }
 
 bool EventDriver::HasMore() const {

@@ -39,18 +39,7 @@ UnattendedRequests::InFlight& UnattendedRequests::Prepare(Entry& entry, const Re
   command->hold = 0;
   // Reset it, since the last use may have ended before it was sent.
   command->posted.result.reset();
-  redis::InFlight& in_flight = command->posted.in_flight;
-  in_flight.done = nullptr;
-  in_flight.parker.Arm();
   return *command;
-}
-
-// No thread waits for it: its result goes to Answered().
-void UnattendedRequests::LeaveUnattended(InFlight& command) {
-  LockTable::Refer(*command.entry);
-  command.batch = batch_;
-  ++in_flight_[command.batch];
-  ++sent_;
 }
 
 void UnattendedRequests::GiveBack(InFlight& command) {
@@ -62,7 +51,10 @@ void UnattendedRequests::Send(Entry& entry, const Request& release, uint64_t hol
   InFlight* const command = base::WithMemory([&] { return &Prepare(entry, release); });
   command->hold = hold;
   command->posted.in_flight.done = [this, command] { Answered(*command); };
-  LeaveUnattended(*command);
+  LockTable::Refer(entry);
+  command->batch = batch_;
+  ++in_flight_[command->batch];
+  ++sent_;
   absl::Status sent = base::WithMemory([&] {
     return core_.runner().Post(core_.SubjectOf(entry), command->request, command->posted);
   });
@@ -124,7 +116,7 @@ void UnattendedRequests::Answered(InFlight& command) {
   Released released;
   core_.FeedWithRoom(entry, [&](LockState& state, base::Instant now, Effects& effects) {
     state.OnResult(command.request, result, now, effects);
-    if (command.hold == 0) return;  // an acquire, or the release of a cached grant
+    if (command.hold == 0) return;  // the release of a cached grant
     released = state.Outcome(command.hold);
     // No caller will ask for the outcome later.
     if (released.kind == Released::Kind::kUnconfirmed) state.Forget(command.hold);

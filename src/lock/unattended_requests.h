@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/functional/function_ref.h"
 #include "src/base/atomic.h"
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
@@ -48,14 +47,13 @@ class UnattendedRequests {
   // One request in flight. The objects are reused.
   struct InFlight {
     RequestInFlight posted;
-    Entry* entry = nullptr;  // counts as a reference, unless its sender is still there
+    Entry* entry = nullptr;  // counts as a reference
     Request request;
     uint64_t hold = 0;  // the hold that it releases, or 0
     size_t batch = 0;
   };
 
   InFlight& Prepare(Entry& entry, const Request& request);
-  void LeaveUnattended(InFlight& command);
   void GiveBack(InFlight& command);
   void ScheduleRead();
   void Answered(InFlight& command);

@@ -8,13 +8,12 @@
 #include <utility>
 #include <variant>
 
-#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "lua/scripts.h"
 #include "src/base/majority.h"
+#include "src/base/parker.h"
 #include "src/base/random.h"
 #include "src/base/status.h"
-#include "src/base/wake_event.h"
 #include "src/base/words.h"
 #include "src/lock/state/timing.h"
 #include "src/redis/link/connection.h"
@@ -104,9 +103,7 @@ void AwaitNodes(const Nodes& nodes, NodeSet which, base::Parker& parker, base::I
   for (size_t node = 0; node < nodes.size(); ++node) {
     if ((which & Only(node)) != 0) nodes[node]->at().AppendConnections(connections);
   }
-  std::vector<redis::Connection*> all;
-  for (const auto& each : connections) all.push_back(each.get());
-  redis::Connection::AwaitAny(all, parker, until);
+  redis::Connection::AwaitAny(connections, parker, until);
 }
 
 // Reads the reply to a release, or to the cancel that a node was sent in its place.

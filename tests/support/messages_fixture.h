@@ -96,7 +96,7 @@ struct MessagesFixture : ::testing::Test {
   int64_t Publish(std::string_view channel, std::string_view message) {
     return server_->Integer({"PUBLISH", std::string(channel), std::string(message)});
   }
-  int64_t KillSubscribers() { return server_->Integer({"CLIENT", "KILL", "TYPE", "pubsub"}); }
+  int64_t KillSubscribed() { return server_->Integer({"CLIENT", "KILL", "TYPE", "pubsub"}); }
 
   const std::unique_ptr<RedisServer> server_;
   MessageRecorder recorder_;

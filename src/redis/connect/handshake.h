@@ -59,11 +59,11 @@ absl::Status CheckBegun(const FirstScript& begin, const Reply& reply, const Url&
 // Returns the warning that the identity of `server` is not checked.
 std::string NotVerified(std::string_view server);
 
-// The first commands of every connection, sent in one write: AUTH, SELECT, CLIENT SETNAME, HELLO. A
-// connection that runs scripts also sends a probe of what redlatch needs, at every reconnect, since
-// another server may be there by then. INFO tells what HELLO does not; if the server or the user
-// lacks it, there is a warning. A connection for questions accepts any server, and sends only AUTH,
-// SELECT and PING.
+// The first commands of every connection, sent in one write: AUTH, SELECT, CLIENT SETNAME, HELLO 3.
+// A connection that runs scripts also sends a probe of what redlatch needs, at every reconnect,
+// since another server may be there by then. INFO tells what HELLO does not; if the server or the
+// user lacks it, there is a warning. A connection for questions accepts any server, and sends only
+// AUTH, SELECT and PING.
 //
 // `begin`, if there is one, comes before all other scripts. It begins the quarantine or the restart
 // delay of a server that was promoted or started. Until it was executed, such a server would take

@@ -109,13 +109,12 @@ bool Connection::TakeLead(InFlight& mine) {
     ShutGate();
     return true;
   }
-  has_unsent_.store(true, std::memory_order_release);
-  if (leader_sleeps_) Write();
+  WriteSoon();
   return false;
 }
 
 bool Connection::GoesOn(const InFlight& mine) const {
-  if (!mine.results.empty()) return mine.open > 0 && !(mine.leaves_connected && connected_);
+  if (!mine.results.empty()) return mine.open > 0 && !(mine.leaves_once_connected && connected_);
   return connected_ && pipeline_.size() > 0 && pipeline_.FirstWaiting() == nullptr;
 }
 
@@ -169,7 +168,7 @@ void Connection::Lead(InFlight& mine, base::Instant deadline) {
       if (deadline == kAtOnce) KeepAlive(base::Now());
       if (!doomed_.empty()) Break(finished);
     } while (GoesOn(mine) && base::Now() < deadline);
-    if (mine.open > 0 && mine.leaves_connected && connected_) {
+    if (mine.open > 0 && mine.leaves_once_connected && connected_) {
       pipeline_.Abandon(mine, absl::UnavailableError(""), absl::UnavailableError(""));
     } else if (mine.open > 0) {
       GiveUp(mine);
@@ -364,10 +363,10 @@ void Connection::Reconnect(InFlight& mine, base::Instant deadline, Finished& fin
         last_failure_, finished);
     return;
   }
-  if (step->has_value()) Begin(**std::move(step));
+  if (step->has_value()) NowConnected(**std::move(step));
 }
 
-void Connection::Begin(Accepted made) {
+void Connection::NowConnected(Accepted made) {
   transport_ = std::move(made.dialogue.transport);
   full_duplex_ = transport_->full_duplex();
   read_wants_ = made.dialogue.read_wants;
@@ -658,6 +657,11 @@ void Connection::WriteAll() {
   }
 }
 
+void Connection::WriteSoon() {
+  has_unsent_.store(true, std::memory_order_release);
+  if (leader_ == nullptr || leader_sleeps_) Write();
+}
+
 void Connection::WakeReader() {
   if (leader_sleeps_) wake_.Signal();
   if (leader_ != nullptr) return;
@@ -688,7 +692,7 @@ absl::Status Connection::Subscribe(std::string_view channel, base::Instant deadl
   InFlight mine;
   mine.results = absl::MakeSpan(&result, 1);
   mine.begun = base::Now();
-  mine.leaves_connected = ahead;
+  mine.leaves_once_connected = ahead;
   const bool waits = mine.begun < deadline;
   bool leading = false;
   {
@@ -706,8 +710,8 @@ absl::Status Connection::Subscribe(std::string_view channel, base::Instant deadl
     }
     if (waits) {
       leading = TakeLead(mine);
-    } else if (leader_ == nullptr || leader_sleeps_) {
-      Write();
+    } else {
+      WriteSoon();
       if (!connected_) WakeReader();
     }
   }
@@ -743,8 +747,7 @@ absl::Status Connection::SubscribeAhead(std::string_view channel, base::Instant 
         return base::NoMemory();
       }
       its.asked = its.promised = true;
-      has_unsent_.store(true, std::memory_order_release);
-      if (leader_ == nullptr || leader_sleeps_) Write();
+      WriteSoon();
       return absl::OkStatus();
     }
   }
@@ -762,8 +765,7 @@ void Connection::Unsubscribe(std::string_view channel) {
       !pipeline_.AppendAbout(Pipeline::About::kUnsubscribe, channel, options_.sharded, nullptr)) {
     return;
   }
-  has_unsent_.store(true, std::memory_order_release);
-  if (leader_ == nullptr || leader_sleeps_) Write();
+  WriteSoon();
 }
 
 absl::Status Connection::RefusalOf(const std::string& error) const {
@@ -799,7 +801,7 @@ void Connection::TellRefused(const std::string& channel, const absl::Status& why
 }
 
 // Returns false if memory is lacking: the message is lost, so the connection must be made again.
-bool Connection::Handle(const std::string& channel, const std::string& message) noexcept try {
+bool Connection::TellMessage(const std::string& channel, const std::string& message) noexcept try {
   options_.on_message(channel, message);
   return true;
 } catch (const std::bad_alloc&) {
@@ -818,9 +820,9 @@ bool Connection::HandlePush(Reply& push, const InFlight& mine, Finished& finishe
     if (!options_.on_message) return true;
     mu_.Unlock();
     TellFinished(mine, finished);  // what came before it
-    const bool handled = Handle(words[1].text, words[2].text);
+    const bool told = TellMessage(words[1].text, words[2].text);
     mu_.Lock();
-    if (!handled) doomed_ = base::WithMemory([] { return std::string("no memory"); });
+    if (!told) doomed_ = base::WithMemory([] { return std::string("no memory"); });
     return true;
   }
   if (kind == "subscribe") {
@@ -860,7 +862,8 @@ bool Connection::HandlePush(Reply& push, const InFlight& mine, Finished& finishe
 
 namespace {
 
-// How long a message may lie unread if no thread waits for it.
+// How long a message may lie unread if no thread waits for it; twice that if a thread led
+// meanwhile.
 constexpr absl::Duration kNap = absl::Milliseconds(50);
 
 // While messages must be read at once, a connection that is silent for that long is pinged, and is
@@ -998,9 +1001,9 @@ void Connection::KeepReading(bool begins) {
 // A thread that waits at several connections, and watches those at which it is the first.
 class Connection::Wait {
  public:
-  Wait(absl::Span<Connection* const> all, base::Parker& parker) : parker_(parker) {
+  Wait(absl::Span<const std::shared_ptr<Connection>> all, base::Parker& parker) : parker_(parker) {
     places_.reserve(all.size());  // the connections refer to them
-    for (Connection* const each : all) places_.push_back({.its = each, .parker = &parker});
+    for (const auto& each : all) places_.push_back({.its = each.get(), .parker = &parker});
     for (Waiter& place : places_) place.its->BeginWaiting(place);
   }
   ~Wait() {
@@ -1098,15 +1101,15 @@ void Connection::EndWaiting(Waiter& waiter) {
   }
 }
 
-uint32_t Connection::AwaitAny(absl::Span<Connection* const> all, base::Parker& parker,
-                              base::Instant deadline) {
+uint32_t Connection::AwaitAny(absl::Span<const std::shared_ptr<Connection>> all,
+                              base::Parker& parker, base::Instant deadline) {
   Wait(all, parker).Until(deadline);
   parker.EndPolling();  // an interruption that came too late must not end another sleep
   return parker.value();
 }
 
 uint32_t Connection::Await(base::Parker& parker, base::Instant deadline) {
-  Connection* const its = this;
+  const std::shared_ptr<Connection> its(std::shared_ptr<void>(), this);  // owns nothing
   return AwaitAny(absl::MakeConstSpan(&its, 1), parker, deadline);
 }
 

@@ -56,10 +56,9 @@ struct ConnectionOptions {
   // The server denies this client a channel that was live, or does not serve its slot any more: the
   // channel is forgotten.
   std::function<void(std::string_view channel, const absl::Status& why)> on_refused = nullptr;
-  // These are called while the connection is locked: they must return at once and not call the
-  // connection.
-  // A lost connection was made again. Messages published meanwhile are lost: every waiter must now
-  // ask the server. What it sends from here on comes after all subscriptions.
+  // The next two are called while the connection is locked: they must return at once and not call
+  // it. A lost connection was made again. Messages published meanwhile are lost: every waiter must
+  // now ask the server. What it sends from here on comes after all subscriptions.
   std::function<void()> on_reconnected;
   // The connection was lost, or could not be made, while there are subscriptions.
   std::function<void()> on_down = nullptr;
@@ -105,9 +104,9 @@ struct ConnectionOptions {
 //   being left       waits for the next one      sent: its late reply is thrown away
 //
 // Messages come on the channels that are subscribed, in order with the replies, and the leader
-// handles them. If no thread leads, another one watches the socket: a thread that awaits a message,
-// if it is the only one, otherwise the listener. To exchange bytes, a leader takes the socket from
-// the watcher, which sleeps on; see Gate. While there are subscriptions, the listener makes a lost
+// handles them. If no thread leads, another one watches the socket: the first of those that await a
+// message, otherwise the listener. To exchange bytes, a leader takes the socket from the watcher,
+// which sleeps on; see Gate. While there are subscriptions, the listener makes a lost
 // connection again.
 //
 // If the connection breaks, the sent commands fail with kUnavailable and MayHaveExecuted(). Unsent
@@ -154,6 +153,7 @@ class Connection final : private Listener::Member {
   // thread reads, returns at once. True: each `done` has returned. Gives a stalled connection up,
   // as a call does.
   bool Drain(base::Instant until) noexcept;
+
   // Makes the first connection, or says by `deadline` why the first attempt failed. Calls connect
   // by themselves; use this to know early.
   absl::Status Connect(base::Instant deadline);
@@ -180,7 +180,7 @@ class Connection final : private Listener::Member {
   // value. If no other thread reads, this one does, which saves a hop between threads.
   uint32_t Await(base::Parker& parker, base::Instant deadline);
   // The same for several connections at once.
-  static uint32_t AwaitAny(absl::Span<Connection* const> all, base::Parker& parker,
+  static uint32_t AwaitAny(absl::Span<const std::shared_ptr<Connection>> all, base::Parker& parker,
                            base::Instant deadline);
 
   // Between a call that begins it and one that ends it, messages are read at once, even if no
@@ -244,7 +244,7 @@ class Connection final : private Listener::Member {
   // The leader's steps. They release `mu_` while they wait.
   void Reconnect(InFlight& mine, base::Instant deadline, Finished& finished)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Begin(Accepted made) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void NowConnected(Accepted made) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<std::optional<Accepted>> MakeStep(bool waits, base::Instant deadline)
       ABSL_LOCKS_EXCLUDED(mu_);
   void Receive(const InFlight& mine, base::Instant deadline, Finished& finished)
@@ -257,6 +257,8 @@ class Connection final : private Listener::Member {
   // Writes as much as the kernel takes. Called by the leader, or by a follower while the leader
   // sleeps.
   bool MayWrite() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The same as soon as that is possible: now, or when the leader has spun.
+  void WriteSoon() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void LeaveOnceAnswered() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Write() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The same, and waits for other threads that write, until the kernel has all or takes no more.
@@ -275,7 +277,7 @@ class Connection final : private Listener::Member {
   // `ahead`: does not wait for the acknowledgement.
   absl::Status Subscribe(std::string_view channel, base::Instant deadline, bool ahead);
   absl::Status StartListening() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool Handle(const std::string& channel, const std::string& message) noexcept;
+  bool TellMessage(const std::string& channel, const std::string& message) noexcept;
   // Handles a push. Returns false if no server sends it.
   bool HandlePush(Reply& push, const InFlight& mine, Finished& finished)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

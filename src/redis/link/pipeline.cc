@@ -1,8 +1,10 @@
 #include "src/redis/link/pipeline.h"
 
 #include <cstring>
+#include <iterator>
 #include <new>
 #include <utility>
+#include <vector>
 
 #include "src/base/status.h"
 
@@ -79,23 +81,25 @@ void Pipeline::Prepend(const Command& command) noexcept {
 
 void Pipeline::PrependSubscribes(absl::Span<const std::string* const> channels,
                                  bool sharded) noexcept {
-  std::string all;
-  for (auto each = channels.rbegin(); each != channels.rend(); ++each) {
-    base::WithMemory([&] {
-      commands_.push_front({.in_flight = nullptr,
-                            .bytes = BytesAbout(About::kSubscribe, **each, sharded).size(),
-                            .replies = 1,
-                            .index = 0,
-                            .about = About::kSubscribe,
-                            .channel = **each});
-    });
-    ++size_;
-  }
-  // In the order of the commands.
-  for (size_t i = 0; i < channels.size(); ++i) {
-    base::WithMemory([&] { all.append(BytesAbout(About::kSubscribe, *channels[i], sharded)); });
-  }
-  base::WithMemory([&] { unsent_.insert(0, all); });
+  base::WithMemory([&] {
+    std::vector<InFlightCommands> all;
+    std::string bytes;
+    for (const std::string* const channel : channels) {
+      const std::string its = BytesAbout(About::kSubscribe, *channel, sharded);
+      bytes.append(its);
+      all.push_back({.in_flight = nullptr,
+                     .bytes = its.size(),
+                     .replies = 1,
+                     .index = 0,
+                     .about = About::kSubscribe,
+                     .channel = *channel});
+    }
+    unsent_.reserve(unsent_.size() + bytes.size());
+    commands_.insert(commands_.begin(), std::make_move_iterator(all.begin()),
+                     std::make_move_iterator(all.end()));
+    unsent_.insert(0, bytes);
+    size_ += channels.size();
+  });
 }
 
 void Pipeline::TakeUnsent(std::string& empty) {

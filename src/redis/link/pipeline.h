@@ -35,10 +35,11 @@ struct InFlight {
   // Finish().
   bool away = false;
   // The thread leaves as soon as there is a connection.
-  bool leaves_connected = false;
+  bool leaves_once_connected = false;
   // For Post(): the caller drains the connection soon. That sends it, together with other commands
   // posted by then.
   bool unhurried = false;
+
   bool waits() const { return done == nullptr; }
 };
 
@@ -75,7 +76,7 @@ class Pipeline {
   // Gives a reply to its receiver; false if none like it was expected. A subscription is answered
   // by a push, or by an error.
   bool Deliver(Reply reply, Finished& finished);
-  // The channel if the next reply answers such a command about one, or null.
+  // The channel if the next reply answers such a command, or null.
   const std::string* NextAbout(About about) const;
 
   // The connection is lost, and `rest`, the end of the bytes taken last, was never written. Fails

@@ -724,17 +724,6 @@ ClusterNodePtr Cluster::SubscribedAt(Slot slot) const {
   return found == subscribed_at_.end() ? nullptr : found->second;
 }
 
-uint64_t Cluster::SilencesOf(Slot slot) const {
-  const base::MutexLock lock(mu_);
-  const auto found = silences_.find(slot);
-  return found == silences_.end() ? 0 : found->second;
-}
-
-void Cluster::SetSubscribedAt(Slot slot, uint64_t silences, const ClusterNodePtr& node) {
-  const base::MutexLock lock(mu_);
-  if (silences_[slot] == silences) subscribed_at_[slot] = node;
-}
-
 Subscription Cluster::subscription(std::string_view key) const {
   const Slot slot = SlotOf(key);
   const ClusterNodePtr owner = map_->Owner(slot);
@@ -782,18 +771,22 @@ absl::Status Cluster::SubscribeOnce(Slot slot, const std::string& channel, bool 
     if (!owner.ok()) return owner.status();
     ClusterNode& node = **owner;
     ClusterNodePtr before;
+    uint64_t silences = 0;
     if (own) {
       const base::MutexLock lock(mu_);
       before = std::exchange(asked_at_[slot], *owner);
+      silences = silences_[slot];
     }
     if (before != nullptr && before != *owner && !map_->IsOwner(slot, before.get())) {
       before->server->Forget(channel);
     }
-    const uint64_t silences = SilencesOf(slot);
     absl::Status subscribed = node.server->SubscribeTo({}, channel, deadline);
     if (subscribed.ok()) {
-      // The server's refusal may have come before the call returned.
-      if (own) SetSubscribedAt(slot, silences, *owner);
+      if (own) {
+        const base::MutexLock lock(mu_);
+        // Unless the server's refusal has come before the call returned.
+        if (silences_[slot] == silences) subscribed_at_[slot] = *owner;
+      }
       if (map_->IsOwner(slot, &node)) return subscribed;
     } else if (const std::optional<Redirect> redirect = RedirectOf(subscribed)) {
       if (runner_.Follow(*redirect, node.server->scripts(), deadline, redirects)) continue;

@@ -103,9 +103,6 @@ class Cluster final : public ServerGroup, private ScriptRouter {
   void OnView();
   // The node at which the slot's channel is subscribed; null: none.
   ClusterNodePtr SubscribedAt(Slot slot) const;
-  // Notes that it is, unless the channel fell silent since.
-  void SetSubscribedAt(Slot slot, uint64_t silences, const ClusterNodePtr& node);
-  uint64_t SilencesOf(Slot slot) const;
   // Called by the map's thread.
   base::Instant DoChores();
   void Describe();

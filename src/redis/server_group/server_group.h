@@ -31,7 +31,7 @@ struct ServerFacts {
   // How long a server that lost its replicas goes on granting, as far as known; the least possible
   // before the first connection.
   absl::Duration grants_alone_for = absl::ZeroDuration();
-  Connection::Stats connections = {};  // the sum over the connections for commands
+  Connection::Stats connections = {};  // the sum over all connections
 };
 
 // The state of a subscription to messages about a key.

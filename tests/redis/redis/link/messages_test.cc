@@ -17,17 +17,17 @@ TEST_F(MessagesTest, RecoversFromNoDescriptors) {
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
   const rlimit none = {.rlim_cur = 3, .rlim_max = limit.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
-  const auto subscriber = Make(server_->url());
-  const absl::Status subscribed = subscriber->Subscribe("c", In(absl::Milliseconds(20)));
+  const auto connection = Make(server_->url());
+  const absl::Status subscribed = connection->Subscribe("c", In(absl::Milliseconds(20)));
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
   EXPECT_THAT(subscribed, IsError(absl::StatusCode::kUnavailable, HasSubstr("ulimit -n")));
-  EXPECT_TRUE(subscriber->Subscribe("c", Soon()).ok());
+  EXPECT_TRUE(connection->Subscribe("c", Soon()).ok());
 }
 
 TEST_F(MessagesTest, TooLongMessageBreaksOnlyConnection) {
   server_->Command({"CONFIG", "SET", "client-output-buffer-limit", "pubsub 0 0 0"});
-  const auto subscriber = Make(server_->url());
-  ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
+  const auto connection = Make(server_->url());
+  ASSERT_TRUE(connection->Subscribe("c", Soon()).ok());
   server_->Command({"PUBLISH", "c", std::string(size_t{65} << 20, 'm')});
   EXPECT_TRUE(recorder_.Await("again"));
   EXPECT_EQ(Publish("c", "m"), 1);
@@ -41,11 +41,11 @@ TEST_F(MessagesTest, DestructorDoesNotWaitForServerStart) {
   const std::string path = home.Aside("") + ":" + getenv("PATH");
   ScopedEnvironment environment("PATH", path.c_str());
   ScopedEnvironment unnamed("REDLATCH_REDIS_SERVER", nullptr);
-  auto subscriber = Make("embedded:" + home.directory() + "?connect_timeout=60s");
-  EXPECT_EQ(subscriber->Subscribe("c", In(absl::Milliseconds(100))).code(),
+  auto connection = Make("embedded:" + home.directory() + "?connect_timeout=60s");
+  EXPECT_EQ(connection->Subscribe("c", In(absl::Milliseconds(100))).code(),
             absl::StatusCode::kUnavailable);
   const base::Instant begun = base::Now();
-  subscriber.reset();
+  connection.reset();
   EXPECT_LT(base::Now() - begun, absl::Seconds(2));
 }
 
@@ -58,8 +58,8 @@ TEST_F(MessagesTest, SlowReaderIsDroppedAndReconnects) {
     if (message == "stay") return go_on.get_future().wait();
     if (message.size() < 100) forward(channel, message);
   };
-  Connection subscriber(*ParseUrl(server_->url()), options);
-  ASSERT_TRUE(subscriber.Subscribe("c", Soon()).ok());
+  Connection connection(*ParseUrl(server_->url()), options);
+  ASSERT_TRUE(connection.Subscribe("c", Soon()).ok());
   ASSERT_EQ(Publish("c", "stay"), 1);
   // The kernel's buffers must fill up first.
   const std::string filler(1 << 20, '.');
@@ -67,14 +67,14 @@ TEST_F(MessagesTest, SlowReaderIsDroppedAndReconnects) {
   }
   go_on.set_value();
   EXPECT_TRUE(recorder_.Await("again"));
-  // Messages may be lost until the subscriber is connected.
+  // Messages may be lost until there is a connection.
   EXPECT_TRUE(Await([&] {
     return Publish("c", "probe") > 0 && recorder_.Await("message c probe", 1, absl::Seconds(1));
   }));
   EXPECT_EQ(recorder_.lines().front(), "down");
 }
 
-// A subscriber may be destroyed at any moment when no call of it is in progress.
+// A connection may be destroyed at any moment when no call of it is in progress.
 
 struct MessagesEnd : support::MessagesFixture {
   const std::string clients_ = server_->Info("connected_clients");  // connects the fixture
@@ -92,21 +92,21 @@ TEST_F(MessagesEnd, WaitsForRunningCallback) {
     server_->Text({"DEBUG", "SLEEP", "0.1"});
     over = true;
   };
-  auto subscriber = std::make_unique<Connection>(*ParseUrl(server_->url()), options);
-  ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
+  auto connection = std::make_unique<Connection>(*ParseUrl(server_->url()), options);
+  ASSERT_TRUE(connection->Subscribe("c", Soon()).ok());
   ASSERT_EQ(Publish("c", "m"), 1);
   running.wait(false);
-  subscriber.reset();
+  connection.reset();
   EXPECT_TRUE(over);
 }
 
 TEST_F(MessagesEnd, LeaksNothingAtAnyMoment) {
   const int rounds = support::Scaled(400);
   for (int i = 0; i < rounds; ++i) {
-    auto subscriber = Make(server_->url());
-    (void)subscriber->Subscribe("c", In(absl::Microseconds(5 * i)));
-    if (i % 3 == 0) KillSubscribers();
-    subscriber->Unsubscribe("c");
+    auto connection = Make(server_->url());
+    (void)connection->Subscribe("c", In(absl::Microseconds(5 * i)));
+    if (i % 3 == 0) KillSubscribed();
+    connection->Unsubscribe("c");
   }
   EXPECT_TRUE(server_->AwaitInfo("connected_clients", "1"));  // the fixture's own
   const auto before = recorder_.lines();
@@ -117,7 +117,7 @@ TEST_F(MessagesEnd, LeaksNothingAtAnyMoment) {
   EXPECT_EQ(support::OpenDescriptors(), descriptors_);
 }
 
-// The subscriber at a server that denies its requests.
+// A server that denies a channel, or the client.
 
 constexpr absl::StatusCode kDenied = absl::StatusCode::kPermissionDenied;
 
@@ -136,12 +136,12 @@ struct MessagesRefusal : support::MessagesFixture {
 };
 
 TEST_F(MessagesRefusal, DeniedChannelFailsAtOnceAndAlone) {
-  const auto subscriber = Make(AppUrl());
+  const auto connection = Make(AppUrl());
   Crew threads;
   for (const char* channel : {"ok-1", "denied", "ok-2", "denied", "ok-3"}) {
     threads.Start([&, channel] {
       const base::Instant begun = base::Now();
-      const absl::Status subscribed = subscriber->Subscribe(channel, Soon());
+      const absl::Status subscribed = connection->Subscribe(channel, Soon());
       EXPECT_LT(base::Now() - begun, kAmpleTime / 2);
       if (*channel == 'o') {
         EXPECT_TRUE(subscribed.ok()) << subscribed;
@@ -153,40 +153,40 @@ TEST_F(MessagesRefusal, DeniedChannelFailsAtOnceAndAlone) {
     });
   }
   threads.Join();
-  EXPECT_TRUE(subscriber->connected());
-  EXPECT_EQ(subscriber->stats().breaks, 0);
+  EXPECT_TRUE(connection->connected());
+  EXPECT_EQ(connection->stats().breaks, 0);
   EXPECT_EQ(Publish("ok-1", "m"), 1);
   EXPECT_TRUE(recorder_.Await("message ok-1 m"));
   EXPECT_THAT(recorder_.lines(), ElementsAre("message ok-1 m"));  // nothing for the other callbacks
 
-  EXPECT_EQ(subscriber->Subscribe("denied", Soon()).code(), kDenied);
+  EXPECT_EQ(connection->Subscribe("denied", Soon()).code(), kDenied);
   Acl({"&denied"});
-  EXPECT_TRUE(subscriber->Subscribe("denied", Soon()).ok());
+  EXPECT_TRUE(connection->Subscribe("denied", Soon()).ok());
   EXPECT_EQ(Publish("denied", "m"), 1);
   EXPECT_TRUE(recorder_.Await("message denied m"));
 }
 
 TEST_F(MessagesRefusal, RevokedChannelAloneIsRefused) {
-  const auto subscriber = Make(AppUrl());
+  const auto connection = Make(AppUrl());
   for (const char* channel : {"ok-1", "ok-2", "ok-3"}) {
-    ASSERT_TRUE(subscriber->Subscribe(channel, Soon()).ok());
+    ASSERT_TRUE(connection->Subscribe(channel, Soon()).ok());
   }
   Acl({"resetchannels", "&ok-1", "&ok-3"});  // the server then closes the connection
   EXPECT_TRUE(recorder_.Await("refused ok-2"));
   EXPECT_THAT(recorder_.lines(), ElementsAre("down", "again", "refused ok-2"));
   EXPECT_THAT(recorder_.why_refused(), IsError(kDenied, HasSubstr("NOPERM")));
-  EXPECT_TRUE(subscriber->connected());
+  EXPECT_TRUE(connection->connected());
   EXPECT_EQ(Publish("ok-3", "m"), 1);
   EXPECT_TRUE(recorder_.Await("message ok-3 m"));
-  EXPECT_EQ(subscriber->Subscribe("ok-2", Soon()).code(), kDenied);
+  EXPECT_EQ(connection->Subscribe("ok-2", Soon()).code(), kDenied);
   EXPECT_EQ(recorder_.Count("refused ok-2"), 1);  // the call itself returned the error
 }
 
 TEST_F(MessagesRefusal, LiveChannelOutlastsRefusedConnections) {
-  const auto subscriber = Make(AppUrl());
-  ASSERT_TRUE(subscriber->Subscribe("ok-1", Soon()).ok());
+  const auto connection = Make(AppUrl());
+  ASSERT_TRUE(connection->Subscribe("ok-1", Soon()).ok());
   Acl({"resetpass"});
-  KillSubscribers();
+  KillSubscribed();
   EXPECT_TRUE(recorder_.Await("down", 2));
   Acl({">secret"});
   EXPECT_TRUE(recorder_.Await("again"));
@@ -215,11 +215,11 @@ struct MessagesNonsense : ::testing::TestWithParam<std::string> {
   }
   void ExpectOneLoss(FakeServer::Answer answer) {
     FakeServer server(std::move(answer));
-    Connection subscriber(*ParseUrl(server.url()),
+    Connection connection(*ParseUrl(server.url()),
                           recorder_.Options({.first_backoff = absl::Milliseconds(1),
                                              .ping_interval = absl::Milliseconds(200),
                                              .answer_timeout = absl::Milliseconds(200)}));
-    EXPECT_TRUE(subscriber.Subscribe("c", Soon()).ok());
+    EXPECT_TRUE(connection.Subscribe("c", Soon()).ok());
     EXPECT_TRUE(recorder_.Await("message c m"));
     EXPECT_THAT(recorder_.lines(), ElementsAre("down", "again", "message c m"));
     EXPECT_EQ(server.connections(), 2);
@@ -262,16 +262,16 @@ TEST_P(MessagesLeaves, MovingSlotWithoutLosingConnection) {
     return unasked ? said("sunsubscribe", asked.command[1]) + moved : asks;
   });
   support::MessageRecorder recorder;
-  Connection subscriber(*ParseUrl(server.url()), recorder.Options({.sharded = true}));
+  Connection connection(*ParseUrl(server.url()), recorder.Options({.sharded = true}));
   const base::Instant soon = base::Now() + absl::Seconds(10);
-  EXPECT_TRUE(subscriber.Subscribe("{a}", soon).ok());
-  subscriber.Unsubscribe("{a}");
-  EXPECT_TRUE(subscriber.Subscribe("{b}", soon).ok());
+  EXPECT_TRUE(connection.Subscribe("{a}", soon).ok());
+  connection.Unsubscribe("{a}");
+  EXPECT_TRUE(connection.Subscribe("{b}", soon).ok());
   EXPECT_EQ(server.connections(), 1);
 }
 INSTANTIATE_TEST_SUITE_P(ToldUnasked, MessagesLeaves, ::testing::Bool());
 
-// One thread that listens for several subscribers.
+// One thread that listens for several connections.
 
 struct ListenerTest : support::MessagesFixture {
   std::unique_ptr<Connection> MakeOneOfSeveral(const std::string& url) {
@@ -307,7 +307,7 @@ TEST_F(ListenerTest, UnreachableServerDelaysNoOther) {
   EXPECT_LT(slowest_, absl::Seconds(5)) << "the connect_timeout is far longer";
 }
 
-// A forked child and the subscriber of its parent.
+// A forked child and the connection of its parent.
 
 using MessagesFork = support::MessagesFixture;
 
@@ -315,14 +315,14 @@ using MessagesFork = support::MessagesFixture;
 // none.
 TEST_F(MessagesFork, ChildsDestructorDoesNotHang) {
   TcpProxy proxy({.port = server_->port()});
-  auto subscriber = Make(proxy.url());
-  ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
+  auto connection = Make(proxy.url());
+  ASSERT_TRUE(connection->Subscribe("c", Soon()).ok());
   proxy.Hold(Direction::kToServer);
-  std::jthread waiter([&] { EXPECT_TRUE(subscriber->Subscribe("d", Soon()).ok()); });
+  std::jthread waiter([&] { EXPECT_TRUE(connection->Subscribe("d", Soon()).ok()); });
   // The request was taken under the lock, so the waiting thread has released the lock.
   EXPECT_TRUE(proxy.Await([](const support::ProxyStats& its) { return its.bytes_waiting > 0; }));
   const int code = support::CodeOfFork([&] {
-    subscriber.reset();
+    connection.reset();
     return 0;
   });
   EXPECT_EQ(code, 0);
@@ -331,16 +331,16 @@ TEST_F(MessagesFork, ChildsDestructorDoesNotHang) {
 
 // A sanitizer's forked children must start no threads.
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
-// A forked child does not have the thread of its parent's subscriber. glibc reuses the memory of
+// A forked child does not have the thread of its parent's connection. glibc reuses the memory of
 // that thread for the next thread of the child, which then has the same id.
-TEST_F(MessagesFork, ChildsSubscriberIsNotItsParents) {
-  auto subscriber = Make(server_->url());
-  ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
+TEST_F(MessagesFork, ChildsConnectionIsNotItsParents) {
+  auto connection = Make(server_->url());
+  ASSERT_TRUE(connection->Subscribe("c", Soon()).ok());
   const int code = support::CodeOfFork([&] {
     auto own = Make(server_->url());
     const absl::Status subscribed = own->Subscribe("own", Soon());
     EXPECT_TRUE(subscribed.ok()) << subscribed;
-    subscriber.reset();
+    connection.reset();
     EXPECT_EQ(server_->Text({"PING"}), "PONG");
     EXPECT_TRUE(own->Subscribe("own too", Soon()).ok());
     own.reset();
@@ -350,13 +350,13 @@ TEST_F(MessagesFork, ChildsSubscriberIsNotItsParents) {
 }
 #endif
 
-// The reader of the connections: the subscribers' thread, or one that waits for a message.
+// The thread that watches the connections: the listener's, or one that waits for a message.
 
 using base::Parker;
 
 constexpr uint32_t kReceived = 1;
 
-// One subscriber, or several that share a thread. They set `parker_` for each message, and count
+// One connection, or several that share a listener. They set `parker_` for each message, and count
 // those that the test's own thread read.
 struct MessagesWatcherTest : support::MessagesFixture, public ::testing::WithParamInterface<int> {
   void SetUp() override {
@@ -369,8 +369,7 @@ struct MessagesWatcherTest : support::MessagesFixture, public ::testing::WithPar
         if (std::this_thread::get_id() == me) ++read_by_me_;
         parker_.Set(kReceived);
       };
-      owned_.push_back(std::make_unique<Connection>(*ParseUrl(server_->url()), options));
-      all_.push_back(owned_.back().get());
+      all_.push_back(std::make_shared<Connection>(*ParseUrl(server_->url()), options));
       ASSERT_TRUE(all_.back()->Subscribe(absl::StrCat("c", i), Soon()).ok());
     }
   }
@@ -391,7 +390,7 @@ struct MessagesWatcherTest : support::MessagesFixture, public ::testing::WithPar
     publisher.join();
     return value;
   }
-  // Waits until the subscribers' thread sleeps, so that the next waiter reads in its place.
+  // Waits until the next waiter reads in the listener's place.
   void BecomeReader() {
     const base::Instant deadline = Soon();
     while (read_by_me_ == 0) {
@@ -403,10 +402,9 @@ struct MessagesWatcherTest : support::MessagesFixture, public ::testing::WithPar
   Parker parker_;
   std::atomic<int> read_by_me_{0};
   int messages_ = 0;
-  std::vector<std::unique_ptr<Connection>> owned_;
-  std::vector<Connection*> all_;
+  std::vector<std::shared_ptr<Connection>> all_;
 };
-INSTANTIATE_TEST_SUITE_P(Subscribers, MessagesWatcherTest, ::testing::Values(1, 3));
+INSTANTIATE_TEST_SUITE_P(Connections, MessagesWatcherTest, ::testing::Values(1, 3));
 
 TEST_P(MessagesWatcherTest, LoneWaiterReadsForItself) {
   BecomeReader();
@@ -452,7 +450,7 @@ TEST_P(MessagesWatcherTest, BrokenConnectionsAreMadeAgain) {
   EXPECT_EQ(AwaitMessage(), kReceived);
   parker_.Arm();
   std::thread killer([&] {
-    EXPECT_GT(KillSubscribers(), 0);
+    EXPECT_GT(KillSubscribed(), 0);
     EXPECT_TRUE(recorder_.Await("again", GetParam()));
     Publish("c0", "after");
   });
@@ -461,7 +459,7 @@ TEST_P(MessagesWatcherTest, BrokenConnectionsAreMadeAgain) {
   EXPECT_TRUE(recorder_.Await("message c0 after"));
 }
 
-TEST(SubscribersTest, WaiterOfNoneSleeps) {
+TEST(Messages, WaiterOfNoneSleeps) {
   Parker parker;
   parker.Arm();
   parker.Set(kReceived);

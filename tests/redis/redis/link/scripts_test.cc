@@ -170,7 +170,7 @@ struct ClientKill : support::MessagesFixture {
     recorder_.Forget();
     ASSERT_TRUE(AwaitAnswers(100)) << "callers are stuck";
     EXPECT_EQ(server_->Integer({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"}), 1);
-    EXPECT_EQ(KillSubscribers(), 1);
+    EXPECT_EQ(KillSubscribed(), 1);
     ASSERT_TRUE(recorder_.Await("again"));
     for (int i = 0; i < kChannels; ++i) {
       ASSERT_TRUE(Await([&] { return Publish(std::to_string(i), "m") == 1; })) << i;
@@ -190,9 +190,9 @@ struct ClientKill : support::MessagesFixture {
 };
 
 TEST_F(ClientKill, UnderLoadLosesNoCallerAndNoMemory) {
-  const auto subscriber = Make(server_->url());
+  const auto connection = Make(server_->url());
   for (int i = 0; i < kChannels; ++i) {
-    ASSERT_TRUE(subscriber->Subscribe(std::to_string(i), Soon()).ok());
+    ASSERT_TRUE(connection->Subscribe(std::to_string(i), Soon()).ok());
   }
   std::vector<std::jthread> callers;
   for (int i = 0; i < kCallers; ++i) {
@@ -219,7 +219,7 @@ TEST_F(ClientKill, UnderLoadLosesNoCallerAndNoMemory) {
   const int64_t executed = server_->Integer({"INCRBY", "counter", "0"});
   EXPECT_GE(executed, answered_);
   EXPECT_LE(executed, answered_ + unknown_);
-  EXPECT_TRUE(subscriber->connected());
+  EXPECT_TRUE(connection->connected());
 }
 
 }  // namespace

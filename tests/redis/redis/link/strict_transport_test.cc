@@ -187,9 +187,9 @@ TEST_F(StrictConnectorTest, EachThreadGetsItsOwnReplies) {
   }
 }
 
-using StrictSubscriberTest = support::MessagesFixture;
+using StrictMessagesTest = support::MessagesFixture;
 
-TEST_F(StrictSubscriberTest, MessagesArriveWhileWaitersRead) {
+TEST_F(StrictMessagesTest, MessagesArriveWhileWaitersRead) {
   constexpr int kMessages = 300;
   constexpr uint32_t kReceived = 1;
   StrictCounts counts;
@@ -199,24 +199,24 @@ TEST_F(StrictSubscriberTest, MessagesArriveWhileWaitersRead) {
   options.on_message = [&](std::string_view channel, std::string_view) {
     if (channel == "c") parker.Set(kReceived);
   };
-  const auto subscriber = std::make_unique<Connection>(*ParseUrl(server_->url()), options);
-  ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
+  const auto connection = std::make_unique<Connection>(*ParseUrl(server_->url()), options);
+  ASSERT_TRUE(connection->Subscribe("c", Soon()).ok());
   std::vector<std::jthread> others;
   for (const char* channel : {"d", "e"}) {
     others.emplace_back([&, channel](const std::stop_token& stop) {
       while (!stop.stop_requested()) {
-        EXPECT_TRUE(subscriber->Subscribe(channel, Soon()).ok());
-        subscriber->Unsubscribe(channel);
+        EXPECT_TRUE(connection->Subscribe(channel, Soon()).ok());
+        connection->Unsubscribe(channel);
       }
     });
   }
   for (int i = 0; i < kMessages; ++i) {
     parker.Arm();
     EXPECT_EQ(Publish("c", std::to_string(i)), 1);
-    EXPECT_EQ(subscriber->Await(parker, Soon()), kReceived);
+    EXPECT_EQ(connection->Await(parker, Soon()), kReceived);
   }
   others.clear();
-  EXPECT_EQ(subscriber->stats().breaks, 0);
+  EXPECT_EQ(connection->stats().breaks, 0);
   ExpectPutToTheTest(counts);
 }
 

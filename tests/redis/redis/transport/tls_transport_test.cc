@@ -42,7 +42,7 @@ struct TlsTest : ::testing::Test {
   Authority authority_;
 };
 
-// TLS under shared connections and subscribers.
+// TLS under connections.
 
 struct TlsTransportTest : TlsTest {
   std::unique_ptr<Connection> To(const std::string& url, ConnectionOptions options = {}) {
@@ -158,8 +158,8 @@ TEST_F(TlsTransportTest, CarriesMessages) {
     received += message == "hello" ? 1 : 0;
   };
   options.on_reconnected = [&] { ++live_again; };
-  Connection subscriber(UrlOf(Proxied()), std::move(options));
-  ASSERT_TRUE(subscriber.Subscribe("c", In(kAmpleTime)).ok());
+  Connection connection(UrlOf(Proxied()), std::move(options));
+  ASSERT_TRUE(connection.Subscribe("c", In(kAmpleTime)).ok());
   for (int i = 0; i < 20; ++i) EXPECT_EQ(server_->Integer({"PUBLISH", "c", "hello"}), 1);
   EXPECT_TRUE(Await([&] { return received == 20; })) << received;
   proxy_.ResetAll();
