@@ -148,15 +148,34 @@ TEST_F(ClientForkSweep, ForkDuringLossNotificationIsSafe) {
             3);
 }
 
-TEST_F(ClientForkSweep, ForkDuringSubscriptionIsSafe) {
+TEST_F(ClientForkSweep, ForkDuringWaitIsSafe) {
   const Client other = Connect(server_->url());
   SimpleLock theirs(other, "a simple lock with a name that is allocated");
   EXPECT_GT(Sweep(
                 [&](Everything& all) {
                   theirs.lock();
-                  std::jthread waiter([&] { all.simple.lock(); });
+                  std::jthread waiter([&] {
+                    prctl(PR_SET_NAME, "waiter");
+                    all.simple.lock();
+                  });
                   while (theirs.Inspect()->waiting == 0) {
                   }
+                  theirs.unlock();
+                },
+                "waiter"),
+            50);
+}
+
+// No other thread reads the message that asks for the cached lock.
+TEST_F(ClientForkSweep, ForkDuringRecallIsSafe) {
+  const Client other = Connect(server_->url());
+  SimpleLock theirs(other, "cached");
+  EXPECT_GT(Sweep(
+                [&](Everything& all) {
+                  SimpleLock cached(all.client, "cached", {.cache_for = absl::Seconds(10)});
+                  cached.lock();
+                  cached.unlock();
+                  theirs.lock();
                   theirs.unlock();
                 },
                 "redlatch-listen"),
