@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "benchmarks/bench_server.h"
 #include "redlatch/client.h"
 #include "redlatch/simple_lock.h"
@@ -57,6 +59,42 @@ void BM_Waiting_Beside(benchmark::State& state) {
   }
 }
 BENCHMARK(BM_Waiting_Beside)->Arg(0)->Arg(1)->Arg(kThreads)->UseManualTime()->Iterations(1);
+
+// The same beside threads that wait for locks which change hands: each shares its lock with a thread
+// of another client, and both hold it for 2 ms at a time. `gets`: how often they get one, for each
+// pair of the threads that work.
+void BM_Waiting_BesideContended(benchmark::State& state) {
+  const Client client = *Client::Connect(ServerUrl());
+  const Client other = *Client::Connect(ServerUrl());
+  for (auto _ : state) {
+    std::atomic<int64_t> pairs{0};
+    std::atomic<int64_t> gets{0};
+    {
+      std::vector<std::jthread> threads;
+      const base::Instant end = base::Now() + kLength;
+      const auto run = [&, end](const Client& its, const std::string& name, absl::Duration held_for,
+                                std::atomic<int64_t>& count) {
+        threads.emplace_back([its, name, held_for, &count, end] {
+          SimpleLock lock(its, name);
+          for (; base::Now() < end; ++count) {
+            lock.lock();
+            if (held_for > absl::ZeroDuration()) absl::SleepFor(held_for);
+            lock.unlock();
+          }
+        });
+      };
+      constexpr absl::Duration kHeldFor = absl::Milliseconds(2);
+      for (int i = 0; i < kThreads; ++i) {
+        run(client, absl::StrCat("working:", i), absl::ZeroDuration(), pairs);
+        run(client, absl::StrCat("contended:", i), kHeldFor, gets);
+        run(other, absl::StrCat("contended:", i), kHeldFor, gets);
+      }
+    }
+    state.SetIterationTime(absl::ToDoubleSeconds(kLength) / static_cast<double>(pairs));
+    state.counters["gets"] = static_cast<double>(gets) / static_cast<double>(pairs);
+  }
+}
+BENCHMARK(BM_Waiting_BesideContended)->UseManualTime()->Iterations(1);
 
 support::RedisServer& Server() {
   static support::Authority authority;

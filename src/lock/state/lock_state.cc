@@ -574,10 +574,9 @@ bool LockState::TakeCached(Waiter& waiter, base::Instant now, Effects& effects) 
 
 void LockState::OnRecall(GrantId grant, base::Instant now, Effects& effects, bool tried) {
   if (tried) tried_s = SecondOf(now);
-  // the recall came before the result of the acquire
-  if (IsPending(grant)) {
-    pending_->recalled = pending_->exposed = true;
-    pending_->others |= !tried;
+  if (IsPending(grant)) {  // the recall came before the result of the acquire
+    pending_->exposed = true;
+    pending_->again |= pending_->in_flight;
   }
   if (!Has(grant)) return;
   if (grant_->terms.told && !tried) {
@@ -740,7 +739,7 @@ AcquireRequest LockState::NextAcquire(base::Instant now, bool contended) {
   // A claim needs no message any more.
   pending.acquire.listen = pending.acquire.attempt > 1 && !pending.claimed;
   if (pending.acquire.attempt == 1) pending.first_sent = now;
-  pending.again = pending.ask_again = pending.forced = false;
+  pending.again = pending.ask_again = false;
   pending.votes_due = base::Instant::Infinite();
   pending.attempts.push_back({.number = pending.acquire.attempt, .sent = now});
   pending.in_flight = true;
@@ -771,7 +770,7 @@ AcquireRequest LockState::NextNativeAcquire(base::Instant now) {
   PendingAcquire& pending = *pending_;
   pending.acquire.grant |= kNative;
   pending.acquire.amount = 0;
-  pending.again = pending.ask_again = pending.forced = false;
+  pending.again = pending.ask_again = false;
   pending.attempts.push_back({.number = 0, .sent = now});
   pending.in_flight = true;
   return pending.acquire;
@@ -1061,12 +1060,12 @@ void LockState::OnGranted(const NewGrant& news, base::Instant asked, bool is_cla
       .attempt = news.attempt,
       .claimed = is_claim,
       .brief = is_claim && pending.acquire.is_brief(),
-      .others = news.others > 0 || (terms.told && pending.others),
+      .others = news.others > 0,
       .queued = pending.queued,
       .tried = SecondOf(now) - tried_s <= kNotCachedSeconds,
       .recallable = terms.told,
       .extends = terms.manual,
-      .native = IsNative(news.grant),
+      .native = IsNative(news.grant) && !pending.again,
       .pinned = terms.at_least.get() > absl::ZeroDuration(),
       // The attempt that the grant names was executed, whenever its own result comes.
       .in_flight = pending.in_flight && news.attempt < pending.acquire.attempt,
@@ -1083,7 +1082,9 @@ void LockState::OnGranted(const NewGrant& news, base::Instant asked, bool is_cla
       // They have been reserved by now, by an unknown command. Counting from the time when one was
       // sent would let the tokens run ahead of the server's clock.
       .reserved = now,
-      .renew_due = is_claim ? ConfirmDue(news.lease, deadline, now) : RenewDue(terms, asked),
+      .renew_due = pending.again ? now
+                   : is_claim    ? ConfirmDue(news.lease, deadline, now)
+                                 : RenewDue(terms, asked),
   });
   const bool others = pending.queued || news.others > 0;
   NoteGranted(news, others);
@@ -1091,9 +1092,7 @@ void LockState::OnGranted(const NewGrant& news, base::Instant asked, bool is_cla
   if (pending.queued) {
     usual_wait_ = PackedDuration(std::max(Scaled(usual_wait_.get(), 7, 8), now - pending.began));
   }
-  if (pending.recalled) EndCaching(now);
   if (grant_->pinned) grant_->taken_until = news.token + Micros(terms.at_least.get());
-  if (pending.forced) OnForced(news.grant, now);
   pending_.reset();
   if (exclusive() && !config_.explicit_owner) handover_check_.Clear();
   ++tally_.granted;
@@ -1544,7 +1543,6 @@ void LockState::OnForced(GrantId grant, base::Instant now) {
     RenewNow(now);
   }
   if (!IsPending(grant)) return;
-  pending_->forced = pending_->in_flight;
   pending_->exposed = true;
   AskNow(now);
 }

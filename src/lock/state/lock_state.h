@@ -30,16 +30,14 @@ struct PendingAcquire {
   bool in_flight : 1 = false;
   bool uncertain : 1 = false;  // an attempt went unanswered, and may be executed at any time
   bool queued : 1 = false;
-  // the request in flight may have been sent too early to see the present state
+  // The request in flight may have been sent too early to see the present state: another one
+  // follows its result, a renewal if that grants the lock.
   bool again : 1 = false;
   bool ask_again : 1 = false;  // the first thread that runs repeats it: it may be its turn
   bool claimed : 1 = false;    // a grant came by message whose claim is too short to work under
-  // the request in flight may have been granted and ended by force since
-  bool forced : 1 = false;
-  bool recalled : 1 = false;  // it was granted, and another client asks for it
-  bool others : 1 = false;    // that client waits for it
-  bool listens : 1 = false;   // on the lock's channel, when its waiter last looked
-  bool exposed = false;  // others may know the id: messages are not believed, the server is asked
+  bool listens : 1 = false;    // on the lock's channel, when its waiter last looked
+  // others may know the id: messages are not believed, the server is asked
+  bool exposed = false;
   uint32_t failures = 0;
   uint32_t polls = 0;  // because of a foreign owner, or without messages
   struct Attempt {

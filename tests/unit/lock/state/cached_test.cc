@@ -91,7 +91,8 @@ TEST_F(LockStateCachedTest, RecallThatOvertakesItsGrantEndsCaching) {
   const Request request = Fetch<AcquireRequest>();
   Recall(state().grant_id());
   Deliver(request, Granted());
-  EXPECT_EQ(Unlock(1).kind, Kind::kUnconfirmed);
+  EXPECT_EQ(Unlock(1).kind, Kind::kDone) << "the server will tell";
+  Deliver(Fetch<RenewRequest>(), HeldWith(0, 1));
   Fetch<ReleaseRequest>();
 }
 
