@@ -1170,14 +1170,15 @@ void Actor::DoStdPermit(Objects& objects, Operation operation, uint64_t owner) {
   Judge(status, operation, asking.since());
   if (ExpectsFree(status, operation, asking.since())) asking.WasBusy();
   if (!got) return;
-  // Nothing tells whether such a permit is lost, so it is taken for lost if a fault comes near.
+  // Nothing tells whether such a permit is lost, so it is taken for lost once a fault has come
+  // near.
   const bool surely = !plan_.administers && plan_.late_one_in == 0;
-  const auto ids =
-      asking.Granted({.quarantined = plan_.quarantine_ms > 0 && !plan_.administers,
-                      .valid = [this, surely] { return surely && IsCalm(kernel_.now()); },
-                      .remaining = [] { return absl::Seconds(1); },
-                      .keeps_others_out = true},
-                     nullptr);
+  const auto ids = asking.Granted(
+      {.quarantined = plan_.quarantine_ms > 0 && !plan_.administers,
+       .valid = [this, surely, got_at = kernel_.now()] { return surely && IsCalm(got_at); },
+       .remaining = [] { return absl::Seconds(1); },
+       .keeps_others_out = true},
+      nullptr);
   SleepMicros(operation.work_us);
   for (const uint64_t id : ids) oracle_.Leaving(id);
   try {
