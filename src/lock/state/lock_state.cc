@@ -1063,7 +1063,7 @@ void LockState::OnGranted(const NewGrant& news, base::Instant asked, bool is_cla
       .others = news.others > 0,
       .queued = pending.queued,
       .tried = SecondOf(now) - tried_s <= kNotCachedSeconds,
-      .recallable = terms.told,
+      .recallable = terms.told || (terms.cacheable && news.others == 0),
       .extends = terms.manual,
       .native = IsNative(news.grant) && !pending.again,
       .pinned = terms.at_least.get() > absl::ZeroDuration(),

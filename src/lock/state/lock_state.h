@@ -64,7 +64,7 @@ struct Grant {  // members are ordered to leave no gaps: a client may have very 
   bool queued : 1 = false;    // it was granted after a wait, so other clients may come again
   bool recalled : 1 = false;  // another client has asked for it
   bool tried : 1 = false;     // another client has lately tried to get the lock and found it cached
-  // it has been cached, or its holds are told of waiters, so recalls must arrive at once
+  // it may be cached or shared, or its holds are told of waiters, so recalls must arrive at once
   bool recallable : 1 = false;
   bool extends : 1 = false;  // it was a manual hold: Extend() may be called
   bool native : 1 = false;   // acquired natively and never renewed: it may be released so, too

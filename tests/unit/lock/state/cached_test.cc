@@ -60,6 +60,16 @@ TEST_F(LockStateCachedTest, IsTakenAgainWithoutServer) {
   }
 }
 
+// Other threads may join or take the grant before it is cached.
+TEST_F(LockStateCachedTest, RecallIsReadAtOnceFromTheGrantOn) {
+  Hold(Cacheable());
+  EXPECT_TRUE(state().recallable());
+  Make({});
+  state().OnSubscribed();
+  Answered(Granted(/*others=*/1), Cacheable());
+  EXPECT_FALSE(state().recallable()) << "it will not be cached";
+}
+
 TEST_F(LockStateCachedTest, GoesBackAfterCacheFor) {
   Cache();
   Deliver(FetchDue<RenewRequest>(), HeldWith(0));
