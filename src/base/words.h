@@ -8,9 +8,9 @@
 
 namespace redlatch::base {
 
-// Returns the next word of a text, and removes it from there.
-inline std::string_view TakeWord(std::string_view& text) {
-  const size_t end = std::min(text.find(' '), text.size());
+// Returns the next word of a text, which ends at `separator`, and removes both from there.
+inline std::string_view TakeWord(std::string_view& text, char separator = ' ') {
+  const size_t end = std::min(text.find(separator), text.size());
   const std::string_view word = text.substr(0, end);
   text.remove_prefix(std::min(end + 1, text.size()));
   return word;
@@ -18,8 +18,8 @@ inline std::string_view TakeWord(std::string_view& text) {
 
 // Reads a text that is a number and nothing else.
 template <class Number>
-bool ReadNumber(std::string_view text, Number& number) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+bool ReadNumber(std::string_view text, Number& number, int base = 10) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, base);
   return error == std::errc() && end == text.data() + text.size();
 }
 
