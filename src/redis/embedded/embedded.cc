@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -23,7 +22,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
@@ -64,6 +65,16 @@ std::string FindProgram(std::vector<std::string> directories,
   return "";
 }
 
+// The files of one server.
+struct Place {
+  explicit Place(std::string where) : directory(std::move(where)) {}
+  std::string directory;
+  std::string socket = directory + "/redis.sock";
+  std::string lock = directory + "/lock";  // held while a process checks for a server and starts it
+  std::string alive = directory + "/alive";  // a FIFO: see SpawnKeptServer()
+  std::string log = directory + "/log";
+};
+
 // The server's environment. The server outlives this process and serves others: it must not get our
 // secrets, nor redis-cli a password for another server.
 std::vector<std::string> KeeperEnvironment() {
@@ -99,45 +110,53 @@ int AddCloseFrom(posix_spawn_file_actions_t* actions, int first) {
 #endif
 }
 
+// Runs a shell until it ends. Its descriptor 3 is the FIFO `alive`. Returns an errno if it cannot
+// be started.
+//
 // posix_spawn, never fork: the calling process may have threads, so hardly any function would be
 // safe to call between fork and exec.
-int SpawnShell(const std::string& alive, char* const* argv, char* const* envp, pid_t* pid) {
-  posix_spawn_file_actions_t actions;
-  posix_spawnattr_t attributes;
+int RunShell(const std::string& alive, std::vector<std::string> arguments) {
   sigset_t none, all;
   sigemptyset(&none);
   sigfillset(&all);
   sigdelset(&all, SIGKILL);
   sigdelset(&all, SIGSTOP);
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
   if (const int error = posix_spawn_file_actions_init(&actions)) return error;
-  if (const int error = posix_spawnattr_init(&attributes)) {
-    posix_spawn_file_actions_destroy(&actions);
-    return error;
+  const absl::Cleanup free_actions = [&] { posix_spawn_file_actions_destroy(&actions); };
+  if (const int error = posix_spawnattr_init(&attributes)) return error;
+  const absl::Cleanup free_attributes = [&] { posix_spawnattr_destroy(&attributes); };
+  for (const int error : {
+           posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0),
+           posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0),
+           posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0),
+           // Opens the FIFO before the other descriptors, including the caller's lock, are closed.
+           // So even if this process is killed now, the lock or the FIFO shows at every moment that
+           // a server is about to start.
+           posix_spawn_file_actions_addopen(&actions, 3, alive.c_str(), O_RDONLY | O_NONBLOCK, 0),
+           AddCloseFrom(&actions, 4),
+           posix_spawnattr_setsigmask(&attributes, &none),
+           posix_spawnattr_setsigdefault(&attributes, &all),
+           posix_spawnattr_setflags(
+               &attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF),
+       }) {
+    if (error != 0) return error;
   }
-  int error = 0;
-  const auto then = [&error](int result) { error = error != 0 ? error : result; };
-  then(posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0));
-  then(posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0));
-  then(posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0));
-  // Opens the FIFO before the other descriptors, including the caller's lock, are closed. So even
-  // if this process is killed now, the lock or the FIFO shows at every moment that a server is
-  // about to start.
-  then(posix_spawn_file_actions_addopen(&actions, 3, alive.c_str(), O_RDONLY | O_NONBLOCK, 0));
-  then(AddCloseFrom(&actions, 4));
-  then(posix_spawnattr_setsigmask(&attributes, &none));
-  then(posix_spawnattr_setsigdefault(&attributes, &all));
-  then(posix_spawnattr_setflags(
-      &attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF));
-  then(error != 0 ? error : posix_spawn(pid, "/bin/sh", &actions, &attributes, argv, envp));
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&actions);
+  std::vector<std::string> environment = KeeperEnvironment();
+  pid_t pid = -1;
+  const int error = posix_spawn(&pid, "/bin/sh", &actions, &attributes, Pointers(arguments).data(),
+                                Pointers(environment).data());
+  // It may already have been reaped by a handler of the application, or by the kernel if SIGCHLD is
+  // ignored.
+  if (error == 0) base::Uninterrupted([pid] { return waitpid(pid, nullptr, 0); });
   return error;
 }
 
 // Returns a status for a failed system call: "embedded: cannot <what> '<path>': <why>".
-absl::Status ErrnoStatus(std::string_view what, const std::string& path, int error) {
+absl::Status ErrnoStatus(const char* what, const std::string& path, int error) {
   const std::string message =
-      absl::StrCat("embedded: cannot ", std::string(what), " '", path, "': ", std::strerror(error));
+      absl::StrCat("embedded: cannot ", what, " '", path, "': ", std::strerror(error));
   if (error == EACCES || error == EPERM || error == EROFS) {
     return absl::PermissionDeniedError(message);
   }
@@ -148,43 +167,116 @@ absl::Status ErrnoStatus(std::string_view what, const std::string& path, int err
 // variables: no descriptor, no signal mask, no working directory. Returns as soon as the shell has
 // started them.
 //
-// `alive` is a FIFO in `directory`. Only the new processes open it for reading. That happens before
-// this returns, and the descriptor is closed when the server ends. So the FIFO has a reader exactly
-// while there is a server, and the kernel ensures this even if a process is killed.
+// Only the new processes open the FIFO for reading. That happens before this returns, and the
+// descriptor is closed when the server ends. So the FIFO has a reader exactly while there is a
+// server, and the kernel ensures this even if a process is killed.
 //
-// REQUIRES: the caller prevents others from doing this for `directory` meanwhile.
-absl::Status SpawnKeptServer(const std::string& directory, const std::string& alive,
-                             const ServerPrograms& programs, absl::Duration idle_stop) {
+// REQUIRES: the caller holds the lock of this place.
+absl::Status SpawnKeptServer(const Place& place, const ServerPrograms& programs,
+                             absl::Duration idle_stop) {
   const absl::Duration interval =
       std::clamp(idle_stop / 2, absl::Milliseconds(20), absl::Seconds(15));
-  const bool stops = idle_stop != absl::InfiniteDuration() && !programs.client.empty();
-  const double checks =
-      stops ? std::max(1.0, std::ceil(absl::FDivDuration(idle_stop, interval))) : 0;
+  const std::string checks = absl::StrCat(absl::Ceil(idle_stop, interval) / interval);
   // Prints a whole number if possible: not every sleep(1) takes a fraction.
   const std::string seconds = absl::StrFormat("%g", absl::ToDoubleSeconds(interval));
-
-  std::vector<std::string> arguments = {"sh",
-                                        "-c",
-                                        std::string(kKeeperScript),
-                                        "redlatch-keeper",
-                                        directory,
-                                        programs.server,
-                                        programs.client,
-                                        seconds,
-                                        absl::StrFormat("%.0f", checks),
-                                        std::string(kCensusScript)};
-  std::vector<std::string> environment = KeeperEnvironment();
-  pid_t pid = -1;
+  // The shell puts the keeper into the background and ends.
   const int error =
-      SpawnShell(alive, Pointers(arguments).data(), Pointers(environment).data(), &pid);
-  if (error != 0) {
-    return absl::UnavailableError(
-        absl::StrCat("embedded: cannot start a shell: ", std::strerror(error)));
+      RunShell(place.alive, {"sh", "-c", kKeeperScript, "redlatch-keeper", place.directory,
+                             programs.server, programs.client, seconds, checks, kCensusScript});
+  if (error == 0) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("embedded: cannot start a shell: ", std::strerror(error)));
+}
+
+constexpr char kElse[] = ", or choose another directory with embedded:/dir";
+
+absl::Status CheckDirectory(const std::string& path, const struct stat& file) {
+  if (S_ISLNK(file.st_mode) || !S_ISDIR(file.st_mode)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "embedded: '", path, "' is ", S_ISLNK(file.st_mode) ? "a symbolic link" : "a file",
+        ", not a directory; remove it", kElse));
   }
-  // The shell puts the keeper into the background and ends. It may already have been reaped by a
-  // handler of the application, or by the kernel if SIGCHLD is ignored.
-  base::Uninterrupted([pid] { return waitpid(pid, nullptr, 0); });
+  if (file.st_uid != geteuid()) {
+    return absl::PermissionDeniedError(absl::StrCat("embedded: '", path, "' belongs to user ",
+                                                    file.st_uid, ", not to user ", geteuid(),
+                                                    "; let its owner remove it", kElse));
+  }
+  if ((file.st_mode & 077) != 0) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "embedded: '%s' has mode %04o, so others may enter it; run `chmod 700 '%s'`%s", path,
+        file.st_mode & 07777, path, kElse));
+  }
   return absl::OkStatus();
+}
+
+// True if a server listens at the socket, even if its queue is full.
+absl::StatusOr<bool> Listens(const std::string& socket_path) {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  socket_path.copy(address.sun_path, sizeof address.sun_path - 1);
+  const base::UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd.valid()) return ErrnoStatus("make a socket for", socket_path, errno);
+  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
+    return true;
+  }
+  if (errno == EAGAIN || errno == EINPROGRESS || errno == EINTR) return true;
+  if (errno == ENOENT || errno == ECONNREFUSED) return false;
+  return ErrnoStatus("connect to", socket_path, errno);
+}
+
+// True if a server, or the keeper that is about to start one, holds the FIFO open.
+absl::StatusOr<bool> IsAlive(const std::string& fifo) {
+  if (mkfifo(fifo.c_str(), 0600) != 0 && errno != EEXIST) {
+    return ErrnoStatus("make the FIFO", fifo, errno);
+  }
+  const base::UniqueFd fd(base::Uninterrupted([&] {
+    return open(fifo.c_str(), O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+  }));  // ENXIO: no reader
+  if (!fd.valid() && errno != ENXIO) return ErrnoStatus("open the FIFO", fifo, errno);
+  struct stat file;
+  if (lstat(fifo.c_str(), &file) == 0 && !S_ISFIFO(file.st_mode)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("embedded: '", fifo, "' is not a FIFO; remove it"));
+  }
+  return fd.valid();
+}
+
+std::string EndOfLog(const std::string& path) {
+  constexpr std::streamoff kMost = 1000;
+  std::ifstream file(path, std::ios::ate);
+  if (!file) return absl::StrCat("'", path, "' is missing");
+  const std::streamoff size = file.tellg();
+  file.seekg(std::max<std::streamoff>(size - kMost, 0));
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  if (size > kMost) text.erase(0, text.find('\n') + 1);
+  absl::StripTrailingAsciiWhitespace(&text);
+  return absl::StrCat("'", path, text.empty() ? "' is empty" : "' ends:\n", text);
+}
+
+// Starts a server if there is none. False: another process has started one, or is about to.
+absl::StatusOr<bool> StartIfNone(const Place& place, absl::Duration idle_stop, bool last_chance) {
+  const base::UniqueFd lock(base::Uninterrupted(
+      [&] { return open(place.lock.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600); }));
+  if (!lock.valid()) return ErrnoStatus("open", place.lock, errno);
+  if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK || errno == EINTR) return false;
+    return ErrnoStatus("lock", place.lock, errno);
+  }
+  // Closing the descriptor is not enough if another thread forked meanwhile, and the child has a
+  // copy.
+  const absl::Cleanup unlock = [&] { flock(lock.get(), LOCK_UN); };
+  const absl::StatusOr<bool> alive = IsAlive(place.alive);
+  if (!alive.ok()) return alive.status();
+  if (*alive) return false;
+  if (last_chance) {
+    return absl::UnavailableError(
+        absl::StrCat("embedded: the server exited while starting: ", EndOfLog(place.log)));
+  }
+  const absl::StatusOr<ServerPrograms> programs = FindServerPrograms();
+  if (!programs.ok()) return programs.status();
+  const absl::Status spawned = SpawnKeptServer(place, *programs, idle_stop);
+  if (!spawned.ok()) return spawned;
+  return true;
 }
 
 }  // namespace
@@ -214,35 +306,9 @@ absl::StatusOr<ServerPrograms> FindServerPrograms() {
   return programs;
 }
 
-namespace {
-
-constexpr std::string_view kElse = ", or choose another directory with embedded:/dir";
-
-absl::Status CheckDirectory(const std::string& path, const struct stat& file) {
-  if (S_ISLNK(file.st_mode) || !S_ISDIR(file.st_mode)) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "embedded: '", path, "' is ", S_ISLNK(file.st_mode) ? "a symbolic link" : "a file",
-        ", not a directory; remove it", std::string(kElse)));
-  }
-  if (file.st_uid != geteuid()) {
-    return absl::PermissionDeniedError(
-        absl::StrCat("embedded: '", path, "' belongs to user ", file.st_uid, ", not to user ",
-                     geteuid(), "; let its owner remove it", std::string(kElse)));
-  }
-  if ((file.st_mode & 077) != 0) {
-    return absl::FailedPreconditionError(absl::StrFormat(
-        "embedded: '%s' has mode %04o, so others may enter it; run `chmod 700 '%s'`%s", path,
-        file.st_mode & 07777, path, std::string(kElse)));
-  }
-  return absl::OkStatus();
-}
-
-}  // namespace
-
-bool TmpIsPrivate(std::string_view mountinfo) {
+bool TmpIsPrivate(const std::string& mountinfo) {
   bool is_private = false;
-  for (const absl::string_view line :
-       absl::StrSplit(absl::string_view(mountinfo.data(), mountinfo.size()), '\n')) {
+  for (const absl::string_view line : absl::StrSplit(mountinfo, '\n')) {
     // "<id> <parent> <device> <root> <mount point> ...": the last line for a mount point counts.
     const std::vector<absl::string_view> words = absl::StrSplit(line, absl::MaxSplits(' ', 5));
     if (words.size() < 5 || words[4] != "/tmp") continue;
@@ -280,132 +346,16 @@ absl::StatusOr<std::string> EmbeddedDirectory(std::string_view directory) {
         "embedded: the socket in '", path, "' would have a path of ", length, " bytes, and ",
         longest, " is the maximum; choose a shorter directory with embedded:/dir"));
   }
-  struct stat file;
-  if (lstat(path.c_str(), &file) != 0) {
-    if (errno != ENOENT) return ErrnoStatus("look at", path, errno);
-    if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
-      if (errno != ENOENT) return ErrnoStatus("make the directory", path, errno);
-      return absl::FailedPreconditionError(absl::StrCat(
-          "embedded: '", path, "' cannot be created, because its parent directory does not exist"));
-    }
-    if (lstat(path.c_str(), &file) != 0) return ErrnoStatus("look at", path, errno);
+  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+    if (errno != ENOENT) return ErrnoStatus("make the directory", path, errno);
+    return absl::FailedPreconditionError(absl::StrCat(
+        "embedded: '", path, "' cannot be created, because its parent directory does not exist"));
   }
+  struct stat file;
+  if (lstat(path.c_str(), &file) != 0) return ErrnoStatus("look at", path, errno);
   if (absl::Status fit = CheckDirectory(path, file); !fit.ok()) return fit;
   return path;
 }
-
-namespace {
-
-// A server that ends while it starts is started once more: the saved data of an older server may
-// have stopped the first one, and the second starts without it.
-constexpr int kStarts = 2;
-
-// The files of one server.
-struct Place {
-  explicit Place(std::string where) : directory(std::move(where)) {}
-  std::string directory;
-  std::string socket = directory + "/redis.sock";
-  std::string lock = directory + "/lock";  // held while a process checks for a server and starts it
-  std::string alive = directory + "/alive";  // a FIFO: see SpawnKeptServer()
-  std::string log = directory + "/log";
-};
-
-// True if a server listens at the socket, even if its queue is full.
-absl::StatusOr<bool> Listens(const std::string& socket_path) {
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  socket_path.copy(address.sun_path, sizeof address.sun_path - 1);
-  const base::UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!fd.valid()) return ErrnoStatus("make a socket for", socket_path, errno);
-  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
-    return true;
-  }
-  if (errno == EAGAIN || errno == EINPROGRESS || errno == EINTR) return true;
-  if (errno == ENOENT || errno == ECONNREFUSED) return false;
-  return ErrnoStatus("connect to", socket_path, errno);
-}
-
-// True if a server, or the keeper that is about to start one, holds the FIFO open.
-absl::StatusOr<bool> IsAlive(const std::string& fifo) {
-  if (mkfifo(fifo.c_str(), 0600) != 0 && errno != EEXIST) {
-    return ErrnoStatus("make the FIFO", fifo, errno);
-  }
-  const base::UniqueFd fd(base::Uninterrupted([&] {
-    return open(fifo.c_str(), O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
-  }));  // ENXIO: no reader
-  if (!fd.valid() && errno != ENXIO) return ErrnoStatus("open the FIFO", fifo, errno);
-  struct stat file;
-  if (lstat(fifo.c_str(), &file) == 0 && !S_ISFIFO(file.st_mode)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("embedded: '", fifo, "' is not a FIFO; remove it"));
-  }
-  return fd.valid();
-}
-
-// An exclusive flock, which is unlocked explicitly: closing the descriptor is not enough if another
-// thread forked meanwhile, and the child has a copy.
-class DirectoryLock {
- public:
-  explicit DirectoryLock(base::UniqueFd fd) : fd_(std::move(fd)) {}
-  DirectoryLock(DirectoryLock&&) = default;
-  DirectoryLock& operator=(DirectoryLock&&) = delete;
-  ~DirectoryLock() {
-    if (fd_.valid()) flock(fd_.get(), LOCK_UN);
-  }
-
-  // Returns nothing if another process holds it.
-  static absl::StatusOr<std::optional<DirectoryLock>> Try(const std::string& path) {
-    base::UniqueFd fd(base::Uninterrupted(
-        [&] { return open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600); }));
-    if (!fd.valid()) return ErrnoStatus("open", path, errno);
-    if (flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return DirectoryLock(std::move(fd));
-    if (errno == EWOULDBLOCK || errno == EINTR) return std::nullopt;
-    return ErrnoStatus("lock", path, errno);
-  }
-
- private:
-  base::UniqueFd fd_;
-};
-
-std::string EndOfLog(const std::string& path) {
-  constexpr off_t kMost = 1000;
-  const base::UniqueFd fd(
-      base::Uninterrupted([&] { return open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC); }));
-  struct stat file;
-  if (!fd.valid() || fstat(fd.get(), &file) != 0) return absl::StrCat("'", path, "' is missing");
-  std::string text(static_cast<size_t>(std::min(file.st_size, kMost)), '\0');
-  const ssize_t got =
-      pread(fd.get(), text.data(), text.size(), std::max<off_t>(file.st_size - kMost, 0));
-  text.resize(static_cast<size_t>(std::max<ssize_t>(got, 0)));
-  if (file.st_size > kMost) text.erase(0, text.find('\n') + 1);
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  return text.empty() ? absl::StrCat("'", path, "' is empty")
-                      : absl::StrCat("'", path, "' ends:\n", text);
-}
-
-// Starts a server if there is none. False: another process has started one, or is about to.
-absl::StatusOr<bool> StartIfNone(const Place& place, absl::Duration idle_stop, bool last_chance) {
-  absl::StatusOr<std::optional<DirectoryLock>> lock = DirectoryLock::Try(place.lock);
-  if (!lock.ok()) return lock.status();
-  if (!lock->has_value()) return false;
-  const absl::StatusOr<bool> alive = IsAlive(place.alive);
-  if (!alive.ok()) return alive.status();
-  if (*alive) return false;
-  if (last_chance) {
-    return absl::UnavailableError(
-        absl::StrCat("embedded: the server exited while starting: ", EndOfLog(place.log)));
-  }
-  const absl::StatusOr<ServerPrograms> programs = FindServerPrograms();
-  if (!programs.ok()) return programs.status();
-  if (const absl::Status spawned =
-          SpawnKeptServer(place.directory, place.alive, *programs, idle_stop);
-      !spawned.ok()) {
-    return spawned;
-  }
-  return true;
-}
-
-}  // namespace
 
 absl::StatusOr<std::optional<std::string>> FindEmbeddedServer(std::string_view directory) {
   absl::StatusOr<std::string> path = EmbeddedDirectory(directory);
@@ -419,6 +369,9 @@ absl::StatusOr<std::optional<std::string>> FindEmbeddedServer(std::string_view d
 
 absl::StatusOr<std::string> EnsureEmbeddedServer(const EmbeddedOptions& options,
                                                  base::Instant deadline) {
+  // A server that ends while it starts is started once more: the saved data of an older server may
+  // have stopped the first one, and the second starts without it.
+  constexpr int kStarts = 2;
   absl::StatusOr<std::string> directory = EmbeddedDirectory(options.directory);
   if (!directory.ok()) return directory.status();
   const Place place(*std::move(directory));

@@ -20,7 +20,7 @@ absl::StatusOr<std::string> DefaultEmbeddedDirectory();
 
 // True if /tmp is private to a service by systemd's PrivateTmp=, by the text of
 // /proc/self/mountinfo.
-bool TmpIsPrivate(std::string_view mountinfo);
+bool TmpIsPrivate(const std::string& mountinfo);
 
 // Returns the directory to use for `directory`, or the default one if that is empty. It exists and
 // belongs to this user alone if this returns OK. Fails as EnsureEmbeddedServer() does.
@@ -39,8 +39,7 @@ struct EmbeddedOptions {
   std::string directory;
 
   // The server stops when for this long no client was connected and it had no key that counts as
-  // use (see census.lua). The client that starts the server sets this for all; infinite: the server
-  // never stops by itself.
+  // use (see census.lua). The client that starts the server sets this for all.
   absl::Duration idle_stop = absl::Seconds(60);
 };
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # redlatch: the keeper of an embedded redis-server.
-# $1 directory, $2 redis-server, $3 redis-cli, $4 seconds between two checks of the server,
-# $5 how many checks in a row must find it unused before it is stopped, 0: never; $6 census.lua.
+# $1 directory, $2 redis-server, $3 redis-cli or empty, $4 seconds between two checks of the server,
+# $5 how many checks in a row must find it unused before it is stopped, $6 census.lua.
 # The server is started with `dbfilename boot.rdb`, and saves to kept.rdb only when it is stopped
 # here. So a start loads, once, what the last idle stop saved, and never data from before a crash.
 # Descriptor 3 reads the FIFO that shows that a server is alive: only the server keeps it open.
@@ -64,8 +64,8 @@ keep() {
     --enable-protected-configs local --maxmemory 0 --maxmemory-policy noeviction &
   server=$!
   exec 3<&-
-  if [ "$checks" = 0 ]; then
-    echo "keeper: this server does not stop by itself, by request or since redis-cli is missing"
+  if [ -z "$client" ]; then
+    echo "keeper: this server does not stop by itself, since redis-cli is missing"
     wait "$server"
   else
     watch &
