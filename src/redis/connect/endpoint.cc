@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstring>
 #include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -44,8 +46,7 @@ Addresses LookUp(const HostAndPort& named, int flags) {
     address.size = each->ai_addrlen;
     char text[NI_MAXHOST] = "";
     getnameinfo(each->ai_addr, each->ai_addrlen, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
-    address.text = each->ai_family == AF_INET6 ? absl::StrCat("[", text, "]:", port)
-                                               : absl::StrCat(text, ":", port);
+    address.text = HostAndPort{.host = text, .port = named.port}.text();
   }
   freeaddrinfo(found);
   return addresses;
@@ -55,9 +56,8 @@ Addresses LookUp(const HostAndPort& named, int flags) {
 // that wait for it, and uses only this object and Lookups.
 struct Lookup {
   base::Mutex mu;
-  base::CondVar changed;
-  bool done ABSL_GUARDED_BY(mu) = false;
-  Addresses result ABSL_GUARDED_BY(mu);
+  base::CondVar done;
+  std::optional<Addresses> result ABSL_GUARDED_BY(mu);
 };
 
 // The lookups in progress in this process, one per host and port. All endpoints share them, so that
@@ -81,25 +81,20 @@ class Lookups {
     known = std::make_shared<Lookup>();
     const bool started = base::TryStartDetached("redlatch-lookup", [=, this, lookup = known] {
       Addresses found = LookUp(named, AI_ADDRCONFIG);
-      End(named);
+      {
+        const base::MutexLock all(mu_);
+        in_progress_.erase(named);
+      }
       const base::MutexLock its_lock(lookup->mu);
       lookup->result = std::move(found);
-      lookup->done = true;
-      lookup->changed.SignalAll();
+      lookup->done.SignalAll();
     });
-    if (!started) {
-      in_progress_.erase(named);
-      return base::NoThread();
-    }
-    return known;
+    if (started) return known;
+    in_progress_.erase(named);
+    return base::NoThread();
   }
 
  private:
-  void End(const HostAndPort& named) {
-    const base::MutexLock lock(mu_);
-    in_progress_.erase(named);
-  }
-
   const base::ForkGuard fork_guard_;
   base::Mutex mu_;
   std::map<HostAndPort, std::shared_ptr<Lookup>> in_progress_ ABSL_GUARDED_BY(mu_);
@@ -107,40 +102,40 @@ class Lookups {
 
 class TcpEndpoint {
  public:
-  // `named`: the target without its address.
-  TcpEndpoint(Target named, uint16_t port) : named_(std::move(named)), port_(port) {}
+  TcpEndpoint(HostAndPort named, std::shared_ptr<Tls> tls)
+      : named_(std::move(named)), tls_(std::move(tls)) {}
 
   absl::StatusOr<std::vector<Target>> operator()(base::Instant deadline) {
-    const HostAndPort name{.host = named_.host, .port = port_};
-    if (auto numeric = LookUp(name, AI_NUMERICHOST); numeric.ok()) return At(*numeric);
+    if (auto numeric = LookUp(named_, AI_NUMERICHOST); numeric.ok()) return At(*numeric);
     if (lookup_ == nullptr) {
-      auto begun = Lookups::Here().Of(name);
+      auto begun = Lookups::Here().Of(named_);
       if (!begun.ok()) return begun.status();
       lookup_ = *std::move(begun);
     }
     const std::shared_ptr<Lookup> lookup = lookup_;
     const base::MutexLock lock(lookup->mu);
-    while (!lookup->done) {
+    while (!lookup->result) {
       if (deadline <= base::Now()) {
         return absl::DeadlineExceededError(
             absl::StrCat("the name server has not answered yet for the host '", named_.host, "'"));
       }
-      lookup->changed.WaitUntil(lookup->mu, deadline);
+      lookup->done.WaitUntil(lookup->mu, deadline);
     }
     lookup_ = nullptr;
-    if (!lookup->result.ok()) return base::Unshared(lookup->result.status());
-    return At(*lookup->result);
+    const Addresses& found = *lookup->result;
+    if (!found.ok()) return base::Unshared(found.status());
+    return At(*found);
   }
 
  private:
   std::vector<Target> At(const std::vector<SocketAddress>& addresses) const {
-    std::vector<Target> targets(addresses.size(), named_);
-    for (size_t i = 0; i < targets.size(); ++i) targets[i].address = addresses[i];
+    std::vector<Target> targets;
+    for (const SocketAddress& each : addresses) targets.push_back({each, named_.host, tls_});
     return targets;
   }
 
-  const Target named_;
-  const uint16_t port_;
+  const HostAndPort named_;
+  const std::shared_ptr<Tls> tls_;
   std::shared_ptr<Lookup> lookup_;  // begun, with a result not yet used
 };
 
@@ -164,14 +159,14 @@ absl::StatusOr<std::vector<Target>> UnixSocket(const std::string& path) {
 Endpoint MakeEndpoint(const Url& url) {
   switch (url.kind) {
     case Url::Kind::kTcp:
-      return TcpEndpoint({.host = url.host, .tls = url.tls}, url.port);
+      return TcpEndpoint({.host = url.host, .port = url.port}, url.tls);
     case Url::Kind::kUnix:
       return [path = url.path](base::Instant) { return UnixSocket(path); };
     case Url::Kind::kSentinel:
       return MakeSentinelEndpoint(url);
     case Url::Kind::kCluster:
     case Url::Kind::kQuorum:
-      return TcpEndpoint({.host = url.nodes.front().host, .tls = url.tls}, url.nodes.front().port);
+      return TcpEndpoint(url.nodes.front(), url.tls);
     case Url::Kind::kEmbedded:
       break;
   }
