@@ -21,16 +21,10 @@ namespace redlatch::redis {
 // cluster.
 std::vector<std::string> NeededCommands(bool in_cluster = false);
 
-// A script that finds out in one round trip which of these this user may not run. It changes
-// nothing. Lock names are not known yet, so a user with access to some keys only is not checked for
-// keys.
+// A script that finds out in one round trip which of these this user may not run, and which the
+// server does not know. It changes nothing. Lock names are not known yet, so a user with access to
+// some keys only is not checked for keys.
 Command NeedsProbe(bool in_cluster = false);
-
-// Judges the reply. An error reply means that this user may not run the probe. kFailedPrecondition:
-// the server lacks commands. kPermissionDenied: the user (empty: the default one) lacks
-// permissions; the message names all of them, and the rule that grants them.
-absl::Status CheckNeeds(const Reply& reply, std::string_view server, std::string_view user,
-                        bool in_cluster = false);
 
 // The command by which a server deletes a key if it has a certain value.
 enum class ConditionalDelete : uint8_t { kNone, kDelifeq, kDelex };
@@ -84,35 +78,10 @@ class Handshake {
   absl::Status CheckHello(const Reply& hello) const;
 
  private:
-  // What the server has said so far: `info` is for the caller, the rest is only for the checks. A
-  // field is empty if the server has not said it.
-  struct Facts {
-    ServerInfo* info;
-    std::string_view version = {};
-    bool valkey = false;
-    std::string_view mode = {};
-    std::string_view role = {};
-    std::string_view primary_host = {};
-    std::string_view primary_port = {};
-  };
+  class Checks;
   // Each judges the reply to one command.
-  using Step = absl::Status (Handshake::*)(const Reply& reply, Facts& facts) const;
+  using Step = absl::Status (Checks::*)(const Reply& reply);
   void Add(Step step, const Command& command);
-  absl::Status CheckAuth(const Reply& reply, Facts& facts) const;
-  absl::Status CheckSelect(const Reply& reply, Facts& facts) const;
-  absl::Status CheckSetName(const Reply& reply, Facts& facts) const;
-  absl::Status ReadHello(const Reply& reply, Facts& facts) const;
-  absl::Status ReadServer(const Reply& reply, Facts& facts) const;
-  absl::Status ReadReplication(const Reply& reply, Facts& facts) const;
-  absl::Status ReadReplicaLag(const Reply& reply, Facts& facts) const;
-  absl::Status CheckMemory(const Reply& reply, Facts& facts) const;
-  absl::Status CheckCommands(const Reply& reply, Facts& facts) const;
-  absl::Status CheckScript(const Reply& reply, Facts& facts) const;
-  absl::Status CheckPing(const Reply& reply, Facts& facts) const;
-  absl::Status CheckBegin(const Reply& reply, Facts& facts) const;
-  absl::Status Refusal(const Reply& reply) const;
-  absl::Status CheckServer(const Facts& facts) const;
-  absl::Status CheckRole(const Facts& facts) const;
 
   const Url url_;
   const std::string server_;
