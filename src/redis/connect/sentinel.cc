@@ -62,8 +62,7 @@ constexpr absl::Duration kForgotten = absl::Seconds(1);
 constexpr absl::Duration kQuestionsApart = absl::Milliseconds(250);
 constexpr int kMostHops = 4;  // from a replica to its primary, which may be a replica itself
 
-// ---- Questions to sentinels, and to the servers that they name. Each uses a connection of its
-// own.
+// Questions to sentinels, and to the servers that they name. Each uses a connection of its own.
 
 absl::Status Unknown(PlainConnection& connection, const Url& url, const HostAndPort& sentinel,
                      base::Instant deadline) {
@@ -138,7 +137,7 @@ absl::StatusOr<ServerRole> AskRole(const Url& url, const HostAndPort& server,
                                    base::Instant deadline) {
   auto connection = PlainConnection::Open(UrlTowards(url, server), deadline);
   if (absl::IsPermissionDenied(connection.status())) {
-    return ServerRole{.primary = true, .replica_of = {}};
+    return ServerRole{.primary = true};
   }
   if (!connection.ok()) return connection.status();
   const Command questions[] = {Command({"ROLE"}), Command({"HELLO"})};
@@ -156,7 +155,7 @@ absl::StatusOr<ServerRole> AskRole(const Url& url, const HostAndPort& server,
                                  : role.elements[2].text;
     return ServerRole{.primary = false, .replica_of = MakeHostAndPort(role.elements[1].text, port)};
   }
-  return ServerRole{.primary = ValueOf(hello, "role") != "replica", .replica_of = {}};
+  return ServerRole{.primary = ValueOf(hello, "role") != "replica"};
 }
 
 // One search for the primary that a URL's sentinels name. All are asked at once, each by its own
@@ -181,14 +180,13 @@ class SentinelSurvey : public std::enable_shared_from_this<SentinelSurvey> {
   // another search may succeed. A survey gives one answer.
   absl::StatusOr<std::optional<HostAndPort>> Await(base::Instant deadline) {
     for (;;) {
-      if (next_question_ <= base::Now()) {
+      if (asked_ + kQuestionsApart <= base::Now()) {
         asked_ = base::Now();
-        next_question_ = asked_ + kQuestionsApart;
         AskAll();
       }
       const base::MutexLock lock(mu_);
       const bool all_told = !AnyOpen();
-      base::Instant until = std::min(deadline, next_question_);
+      base::Instant until = std::min(deadline, asked_ + kQuestionsApart);
       if (std::optional<HostAndPort> found = Leading()) {
         const base::Instant now = base::Now();
         if (!wait_until_) wait_until_ = now + std::max(now - asked_, extra_wait_);
@@ -205,19 +203,20 @@ class SentinelSurvey : public std::enable_shared_from_this<SentinelSurvey> {
   // Says why there is no answer yet.
   std::string Why() const {
     const base::MutexLock lock(mu_);
-    return Reasons();
+    return Joined(Reasons());
   }
 
  private:
   struct Sentinel {
+    explicit Sentinel(const HostAndPort& at)
+        : answer(absl::UnavailableError(
+              absl::StrCat("the sentinel at ", at.text(), " has not answered yet"))) {}
     bool asking = false;
-    absl::Status failure;  // its last one
-    std::optional<SentinelAnswer> answer;
+    absl::StatusOr<SentinelAnswer> answer;
   };
   struct Server {
     bool asking = false;
-    std::optional<ServerRole> role;
-    absl::Status failure;
+    absl::StatusOr<ServerRole> role;
   };
   struct Votes {
     int count = 0;
@@ -226,17 +225,12 @@ class SentinelSurvey : public std::enable_shared_from_this<SentinelSurvey> {
 
   void AskAll() {
     for (const HostAndPort& each : url_.sentinels->Known()) {
-      {
-        const base::MutexLock lock(mu_);
-        if (std::exchange(sentinels_[each].asking, true)) continue;
-      }
-      if (base::TryStartDetached("redlatch-ask",
-                                 [self = shared_from_this(), each] { self->AskOne(each); })) {
-        continue;
-      }
       const base::MutexLock lock(mu_);
-      sentinels_[each].asking = false;
-      sentinels_[each].failure = base::NoThread();
+      Sentinel& sentinel = sentinels_.try_emplace(each, each).first->second;
+      if (sentinel.asking) continue;
+      sentinel.asking = base::TryStartDetached(
+          "redlatch-ask", [self = shared_from_this(), each] { self->AskOne(each); });
+      if (!sentinel.asking) sentinel.answer = base::NoThread();
     }
   }
 
@@ -246,14 +240,13 @@ class SentinelSurvey : public std::enable_shared_from_this<SentinelSurvey> {
     std::optional<HostAndPort> to_visit;
     {
       const base::MutexLock lock(mu_);
-      Sentinel& asked = sentinels_[sentinel];
+      Sentinel& asked = sentinels_.at(sentinel);
       asked.asking = false;
-      asked.failure = answer.status();
-      asked.answer = answer.ok() ? std::make_optional(*std::move(answer)) : std::nullopt;
+      asked.answer = std::move(answer);
       for (const auto& [address, each] : sentinels_) {
-        if (each.answer) others.insert(each.answer->others.begin(), each.answer->others.end());
+        if (each.answer.ok()) others.insert(each.answer->others.begin(), each.answer->others.end());
       }
-      if (asked.answer && BeginVisit(asked.answer->primary)) to_visit = asked.answer->primary;
+      if (asked.answer.ok() && BeginVisit(asked.answer->primary)) to_visit = asked.answer->primary;
       changed_.SignalAll();
     }
     url_.sentinels->Learn({others.begin(), others.end()});
@@ -263,7 +256,7 @@ class SentinelSurvey : public std::enable_shared_from_this<SentinelSurvey> {
   // True if this thread must visit the server: no other does, and it is not known to be a primary.
   bool BeginVisit(const HostAndPort& server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     Server& visited = servers_[server];
-    if (visited.asking || (visited.role && visited.role->primary)) return false;
+    if (visited.asking || (visited.role.ok() && visited.role->primary)) return false;
     return visited.asking = true;
   }
 
@@ -272,20 +265,24 @@ class SentinelSurvey : public std::enable_shared_from_this<SentinelSurvey> {
     auto role = AskRole(url_, server, base::Now() + url_.connect_timeout);
     const base::MutexLock lock(mu_);
     Server& visited = servers_[server];
-    visited.asking = false;
-    visited.failure = role.status();
-    visited.role = role.ok() ? std::make_optional(*std::move(role)) : std::nullopt;
+    visited = {.asking = false, .role = std::move(role)};
     changed_.SignalAll();
-    if (!visited.role || !visited.role->replica_of) return std::nullopt;
+    if (!visited.role.ok() || !visited.role->replica_of) return std::nullopt;
     const HostAndPort next = *visited.role->replica_of;
     return BeginVisit(next) ? std::make_optional(next) : std::nullopt;
   }
 
+  // Null: the server has not said it.
+  const ServerRole* RoleOf(const HostAndPort& server) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    const auto known = servers_.find(server);
+    return known != servers_.end() && known->second.role.ok() ? &*known->second.role : nullptr;
+  }
+
   HostAndPort PrimaryOf(HostAndPort server) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     for (int hops = 0; hops < kMostHops; ++hops) {
-      const auto known = servers_.find(server);
-      if (known == servers_.end() || !known->second.role || !known->second.role->replica_of) break;
-      server = *known->second.role->replica_of;
+      const ServerRole* const role = RoleOf(server);
+      if (role == nullptr || !role->replica_of) break;
+      server = *role->replica_of;
     }
     return server;
   }
@@ -294,7 +291,7 @@ class SentinelSurvey : public std::enable_shared_from_this<SentinelSurvey> {
     std::map<HostAndPort, Votes> tally;
     std::set<std::string> counted;  // a sentinel may have several addresses
     for (const auto& [address, sentinel] : sentinels_) {
-      if (!sentinel.answer || !counted.insert(sentinel.answer->id).second) continue;
+      if (!sentinel.answer.ok() || !counted.insert(sentinel.answer->id).second) continue;
       Votes& votes = tally[PrimaryOf(sentinel.answer->primary)];
       ++votes.count;
       votes.epoch = std::max(votes.epoch, sentinel.answer->epoch);
@@ -308,13 +305,11 @@ class SentinelSurvey : public std::enable_shared_from_this<SentinelSurvey> {
     const Votes* best = nullptr;
     std::optional<HostAndPort> found;
     for (const auto& [address, votes] : tally) {
-      const auto server = servers_.find(address);
-      const bool primary =
-          server != servers_.end() && server->second.role && server->second.role->primary;
+      const ServerRole* const role = RoleOf(address);
       // A promotion has the newer epoch; the old primary may say for seconds that it is one.
       const bool better = best == nullptr || votes.epoch > best->epoch ||
                           (votes.epoch == best->epoch && votes.count > best->count);
-      if (!primary || !better) continue;
+      if (role == nullptr || !role->primary || !better) continue;
       best = &votes;
       found = address;
     }
@@ -332,50 +327,46 @@ class SentinelSurvey : public std::enable_shared_from_this<SentinelSurvey> {
            std::any_of(servers_.begin(), servers_.end(), asking);
   }
 
-  std::string Reasons() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    std::vector<std::string> reasons;
+  std::vector<absl::Status> Reasons() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    std::vector<absl::Status> reasons;
     for (const auto& [address, sentinel] : sentinels_) {
-      if (!sentinel.failure.ok()) reasons.emplace_back(sentinel.failure.message());
-      if (sentinel.failure.ok() && !sentinel.answer) {
-        reasons.push_back(
-            absl::StrCat("the sentinel at ", address.text(), " has not answered yet"));
+      if (!sentinel.answer.ok()) {
+        reasons.push_back(sentinel.answer.status());
+        continue;
       }
-      if (!sentinel.answer) continue;
       const HostAndPort& named = sentinel.answer->primary;
-      const std::string names =
-          absl::StrCat("the sentinel at ", address.text(), " names ", named.text());
       const auto known = servers_.find(named);
-      if (known == servers_.end() || known->second.asking) {
-        reasons.push_back(absl::StrCat(names, ", which has not answered yet"));
-      } else if (!known->second.failure.ok()) {
-        reasons.push_back(absl::StrCat(names, ": ", std::string(known->second.failure.message())));
-      } else if (known->second.role && !known->second.role->primary) {
-        reasons.push_back(absl::StrCat(names, ", which is a replica"));
-      }
+      const bool answered = known != servers_.end() && !known->second.asking;
+      const absl::Status failure = answered ? known->second.role.status() : absl::OkStatus();
+      const std::string what = !answered                     ? ", which has not answered yet"
+                               : !failure.ok()               ? absl::StrCat(": ", failure.message())
+                               : known->second.role->primary ? ", which is a primary"
+                                                             : ", which is a replica";
+      reasons.emplace_back(
+          failure.ok() ? absl::StatusCode::kUnavailable : failure.code(),
+          absl::StrCat("the sentinel at ", address.text(), " names ", named.text(), what));
     }
-    return absl::StrJoin(reasons, "; ");
+    return reasons;
+  }
+
+  static std::string Joined(const std::vector<absl::Status>& reasons) {
+    return absl::StrJoin(reasons, "; ", [](std::string* all, const absl::Status& each) {
+      absl::StrAppend(all, each.message());
+    });
   }
 
   // The failure lasts if all sentinels failed with the same lasting code.
   absl::Status Failure() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    const std::vector<absl::Status> reasons = Reasons();
     std::set<absl::StatusCode> codes;
-    for (const auto& [address, sentinel] : sentinels_) {
-      if (!sentinel.failure.ok()) codes.insert(sentinel.failure.code());
-      if (sentinel.answer) {
-        const auto known = servers_.find(sentinel.answer->primary);
-        const bool failed = known != servers_.end() && !known->second.failure.ok();
-        codes.insert(failed ? known->second.failure.code() : absl::StatusCode::kUnavailable);
-      }
-    }
-    const absl::StatusCode code =
-        codes.size() == 1 ? *codes.begin() : absl::StatusCode::kUnavailable;
-    return {code, absl::StrCat("cannot find the primary of ", url_.DebugString(), ": ", Reasons())};
+    for (const absl::Status& each : reasons) codes.insert(each.code());
+    return {codes.size() == 1 ? *codes.begin() : absl::StatusCode::kUnavailable,
+            absl::StrCat("cannot find the primary of ", url_.DebugString(), ": ", Joined(reasons))};
   }
 
   const Url url_;
   const absl::Duration extra_wait_;
   base::Instant asked_;  // this and the next belong to the calling thread
-  base::Instant next_question_;
   // When to stop waiting for further answers; set when a primary is found.
   std::optional<base::Instant> wait_until_;
   mutable base::Mutex mu_;
