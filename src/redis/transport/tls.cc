@@ -58,11 +58,16 @@ std::string CommonName(const X509_NAME* name) {
   return text[0] != '\0' ? Printable(text) : "(no common name)";
 }
 
-std::string Day(const ASN1_TIME* time) {
+std::optional<absl::Time> TimeOf(const ASN1_TIME* time) {
   std::tm parts = {};
-  char text[32] = "a day that cannot be read";
-  if (ASN1_TIME_to_tm(time, &parts) == 1) strftime(text, sizeof text, "%Y-%m-%d %H:%M UTC", &parts);
-  return text;
+  if (ASN1_TIME_to_tm(time, &parts) != 1) return std::nullopt;
+  return absl::FromTM(parts, absl::UTCTimeZone());
+}
+
+std::string Day(const ASN1_TIME* time) {
+  const std::optional<absl::Time> at = TimeOf(time);
+  if (!at) return "a day that cannot be read";
+  return absl::FormatTime("%Y-%m-%d %H:%M UTC", *at, absl::UTCTimeZone());
 }
 
 std::string NameOf(const GENERAL_NAME& name) {
@@ -105,35 +110,6 @@ std::string Untrusted(const X509* certificate, const TlsOptions& options) {
                       " (name the file with that authority's certificate: ca=/path/to/ca.pem)");
 }
 
-// True if the server's alert is about this client's certificate.
-bool IsOfClientCertificate(int reason) {
-  switch (reason) {
-    case SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE:
-    case SSL_R_SSLV3_ALERT_NO_CERTIFICATE:
-    case SSL_R_SSLV3_ALERT_BAD_CERTIFICATE:
-    case SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE:
-    case SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED:
-    case SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED:
-    case SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN:
-    case SSL_R_TLSV1_ALERT_UNKNOWN_CA:
-    case SSL_R_TLSV1_ALERT_ACCESS_DENIED:
-    case SSL_R_TLSV1_ALERT_DECRYPT_ERROR:
-    case SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED:
-      return true;
-    default:
-      return false;
-  }
-}
-
-bool IsNoTls(int reason) {
-  return reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_PACKET_LENGTH_TOO_LONG ||
-         reason == SSL_R_HTTP_REQUEST || reason == SSL_R_ENCRYPTED_LENGTH_TOO_LONG;
-}
-
-bool IsOfVersion(int reason) {
-  return reason == SSL_R_TLSV1_ALERT_PROTOCOL_VERSION || reason == SSL_R_UNSUPPORTED_PROTOCOL;
-}
-
 std::string Text(unsigned long error) {  // NOLINT(google-runtime-int): OpenSSL's
   const char* const reason = ERR_reason_error_string(error);
   if (reason != nullptr) return reason;
@@ -145,6 +121,25 @@ std::string TakeTlsError() {
   std::string text = Text(ERR_peek_last_error());
   ERR_clear_error();
   return text;
+}
+
+// Says what is wrong with a certificate that is not for `name`.
+std::string Misnamed(const X509* certificate, const std::string& name) {
+  const std::vector<std::string> names = NamesOf(certificate);
+  if (names.empty()) {
+    return absl::StrCat("its certificate, of '", CommonName(X509_get_subject_name(certificate)),
+                        "', is for no host (issue one that names ", name,
+                        " as a subjectAltName: a common name does not count)");
+  }
+  if (std::find(names.begin(), names.end(), name) != names.end()) {
+    return absl::StrCat("its certificate names ", name,
+                        " as a host, not as an IP address (issue one with IP:", name,
+                        " as a subjectAltName)");
+  }
+  return absl::StrCat("its certificate is for ", absl::StrJoin(names, ", "), ", and not for ", name,
+                      " (connect to a name that it is for, or, if this is the right server, say "
+                      "which: servername=",
+                      names.front(), ")");
 }
 
 // Says why a certificate is not accepted: the one at which the verification of its chain stopped.
@@ -164,22 +159,7 @@ std::string CertificateFault(X509_STORE_CTX* chain, const TlsOptions& options,
                           " (is this machine's clock right?)");
     case X509_V_ERR_HOSTNAME_MISMATCH:
     case X509_V_ERR_IP_ADDRESS_MISMATCH:
-      if (NamesOf(certificate).empty()) {
-        return absl::StrCat("its certificate, of '", CommonName(X509_get_subject_name(certificate)),
-                            "', is for no host (issue one that names ", name,
-                            " as a subjectAltName: a common name does not count)");
-      }
-      if (const auto names = NamesOf(certificate);
-          std::find(names.begin(), names.end(), name) != names.end()) {
-        return absl::StrCat("its certificate names ", name,
-                            " as a host, not as an IP address (issue one with IP:", name,
-                            " as a subjectAltName)");
-      }
-      return absl::StrCat("its certificate is for ", absl::StrJoin(NamesOf(certificate), ", "),
-                          ", and not for ", name,
-                          " (connect to a name that it is for, or, if this is the right server, "
-                          "say which: servername=",
-                          NamesOf(certificate).front(), ")");
+      return Misnamed(certificate, name);
     case X509_V_ERR_CERT_REVOKED:
       return absl::StrCat("the authority has revoked ", whose, " (issue a new one)");
     case X509_V_ERR_UNABLE_TO_GET_CRL:
@@ -212,28 +192,42 @@ TlsFault TakeTlsFault(const std::string& fault, const TlsOptions& options, bool 
   const std::string text = Text(first);
   ERR_clear_error();
   if (!fault.empty()) return {.why = fault, .lasting = true};
-  if (greeting && IsNoTls(reason)) {
-    return {.why =
-                "it does not speak TLS there (Redis does at the port that tls-port names; if it "
-                "has none, write redis://)",
-            .lasting = true};
+  switch (reason) {
+    case SSL_R_WRONG_VERSION_NUMBER:
+    case SSL_R_PACKET_LENGTH_TOO_LONG:
+    case SSL_R_HTTP_REQUEST:
+    case SSL_R_ENCRYPTED_LENGTH_TOO_LONG:
+      if (!greeting) break;
+      return {.why =
+                  "it does not speak TLS there (Redis does at the port that tls-port names; if it "
+                  "has none, write redis://)",
+              .lasting = true};
+    case SSL_R_TLSV1_ALERT_PROTOCOL_VERSION:
+    case SSL_R_UNSUPPORTED_PROTOCOL:
+      if (!greeting) break;
+      return {.why = "it speaks neither TLS 1.2 nor 1.3, and older ones are not safe",
+              .lasting = true};
+    case SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE:
+    case SSL_R_SSLV3_ALERT_NO_CERTIFICATE:
+    case SSL_R_SSLV3_ALERT_BAD_CERTIFICATE:
+    case SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE:
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED:
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED:
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN:
+    case SSL_R_TLSV1_ALERT_UNKNOWN_CA:
+    case SSL_R_TLSV1_ALERT_ACCESS_DENIED:
+    case SSL_R_TLSV1_ALERT_DECRYPT_ERROR:
+    case SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED:
+      return {.why = options.cert.empty()
+                         ? "it wants to see a certificate of this client (name the files: "
+                           "cert=/path/to/client.pem&key=/path/to/client.key)"
+                         : absl::StrCat("it does not accept this client's certificate, cert=",
+                                        options.cert, ": ", text),
+              .lasting = true};
+    default:
+      break;
   }
-  if (greeting && IsOfVersion(reason)) {
-    return {.why = "it speaks neither TLS 1.2 nor 1.3, and older ones are not safe",
-            .lasting = true};
-  }
-  if (!IsOfClientCertificate(reason)) {
-    return {.why = absl::StrCat(greeting ? "the TLS handshake failed: " : "TLS: ", text)};
-  }
-  if (options.cert.empty()) {
-    return {.why =
-                "it wants to see a certificate of this client (name the files: "
-                "cert=/path/to/client.pem&key=/path/to/client.key)",
-            .lasting = true};
-  }
-  return {.why = absl::StrCat("it does not accept this client's certificate, cert=", options.cert,
-                              ": ", text),
-          .lasting = true};
+  return {.why = absl::StrCat(greeting ? "the TLS handshake failed: " : "TLS: ", text)};
 }
 
 using std::filesystem::directory_iterator;
@@ -409,29 +403,25 @@ struct Below {
   IoResult last;
 };
 
-// Tells OpenSSL that a step is not done.
-int NotDone(BIO* bio, const IoResult& result) {
+// Tells OpenSSL the result of a step.
+int Tell(BIO* bio, const IoResult& result, size_t* bytes) {
+  BIO_clear_retry_flags(bio);
   if (result.kind == IoResult::Kind::kWantRead) BIO_set_retry_read(bio);
   if (result.kind == IoResult::Kind::kWantWrite) BIO_set_retry_write(bio);
-  return -1;
+  *bytes = result.bytes;
+  return result.kind == IoResult::Kind::kDone ? 1 : -1;
 }
 
 int ReadBelow(BIO* bio, char* buffer, size_t size, size_t* got) {
   auto& below = *static_cast<Below*>(BIO_get_data(bio));
-  BIO_clear_retry_flags(bio);
   below.last = below.socket->Read(buffer, size);
-  if (below.last.kind != IoResult::Kind::kDone) return NotDone(bio, below.last);
-  *got = below.last.bytes;
-  return 1;
+  return Tell(bio, below.last, got);
 }
 
 int WriteBelow(BIO* bio, const char* bytes, size_t size, size_t* put) {
   auto& below = *static_cast<Below*>(BIO_get_data(bio));
-  BIO_clear_retry_flags(bio);
   below.last = below.socket->Write({bytes, size});
-  if (below.last.kind != IoResult::Kind::kDone) return NotDone(bio, below.last);
-  *put = below.last.bytes;
-  return 1;
+  return Tell(bio, below.last, put);
 }
 
 long ControlBelow(BIO*, int command, long, void*) {  // NOLINT(google-runtime-int): OpenSSL's
@@ -503,29 +493,18 @@ class TlsTransport final : public Transport {
     return put;
   }
 
-  Readiness Wait(Interest interest, int wake_fd, base::Instant deadline) override {
-    const Readiness already = Already(interest);
-    return already.Meets(interest) ? already : below_.socket->Wait(interest, wake_fd, deadline);
-  }
-
   Polled BeginPoll(Interest interest) override {
-    const Readiness already = Already(interest);
+    const bool ended = ended_.load(std::memory_order_relaxed);
+    const bool taken_in = taken_in_.load(std::memory_order_relaxed);
+    const Readiness already{.readable = ended || taken_in, .writable = ended};
     return already.Meets(interest) ? Polled{.already = already}
                                    : below_.socket->BeginPoll(interest);
-  }
-
-  Readiness EndPoll(const Polled& polled, int16_t came) override {
-    return below_.socket->EndPoll(polled, came);
   }
 
   // REQUIRES: the handshake is over.
   std::optional<absl::Time> certificate_until() const override {
     const std::unique_ptr<X509, FreeBy<X509_free>> shown(SSL_get1_peer_certificate(ssl_.get()));
-    tm until = {};
-    if (shown == nullptr || ASN1_TIME_to_tm(X509_get0_notAfter(shown.get()), &until) != 1) {
-      return std::nullopt;
-    }
-    return absl::FromTM(until, absl::UTCTimeZone());
+    return shown == nullptr ? std::nullopt : TimeOf(X509_get0_notAfter(shown.get()));
   }
 
   void DiscardUnsent() override {
@@ -534,12 +513,6 @@ class TlsTransport final : public Transport {
   }
 
  private:
-  Readiness Already(Interest interest) const {
-    if (ended_.load(std::memory_order_relaxed)) return {.readable = true, .writable = true};
-    return {.readable =
-                Has(interest, Interest::kRead) && taken_in_.load(std::memory_order_relaxed)};
-  }
-
   template <class SslStep>
   IoResult Step(SslStep step) {
     if (ended_) return end_;

@@ -21,12 +21,6 @@
 
 namespace redlatch::redis {
 
-absl::StatusOr<std::unique_ptr<Transport>> OpenTransport(const Target& target) {
-  absl::StatusOr<std::unique_ptr<Transport>> socket = OpenSocket(target.address);
-  if (!socket.ok() || target.tls == nullptr) return socket;
-  return OpenTls(target.tls, target.host, *std::move(socket));
-}
-
 namespace {
 
 // `want`: what the step waits for if the errno is no failure.
@@ -95,17 +89,6 @@ class SocketTransport final : public Transport {
 
   bool full_duplex() const override { return true; }
 
-  Readiness Wait(Interest interest, int wake_fd, base::Instant deadline) override {
-    const Polled polled = BeginPoll(interest);
-    if (polled.already.readable) return polled.already;
-    pollfd fds[2] = {{.fd = polled.fd, .events = polled.events, .revents = 0},
-                     {.fd = polled.fd < 0 ? -1 : wake_fd, .events = POLLIN, .revents = 0}};
-    const int ready = base::Poll(fds, fds[1].fd < 0 ? 1 : 2, std::min(deadline, polled.until));
-    Readiness came = EndPoll(polled, ready <= 0 ? int16_t{0} : fds[0].revents);
-    came.woken = ready > 0 && fds[1].fd >= 0 && fds[1].revents != 0;
-    return came;
-  }
-
   Polled BeginPoll(Interest interest) override {
     constexpr absl::Duration kBacklogPause = absl::Milliseconds(2);
     if (backlog_full_) return {.until = base::Now() + kBacklogPause};
@@ -113,13 +96,6 @@ class SocketTransport final : public Transport {
     if (Has(interest, Interest::kRead)) polled.events |= POLLIN;
     if (Has(interest, Interest::kWrite)) polled.events |= POLLOUT;
     return polled;
-  }
-
-  Readiness EndPoll(const Polled& polled, int16_t came) override {
-    if (polled.fd < 0) return {.writable = true};  // the backlog may have room by now
-    const bool broken = (came & (POLLERR | POLLHUP | POLLNVAL)) != 0;
-    return {.readable = broken || (came & POLLIN) != 0,
-            .writable = broken || (came & POLLOUT) != 0};
   }
 
   // Resets the connection. Closing would not: a forked child may hold a copy.
@@ -158,15 +134,32 @@ std::string Describe(const IoResult& failure) {
   return std::strerror(failure.error);
 }
 
-absl::StatusOr<std::unique_ptr<Transport>> OpenSocket(const SocketAddress& address) {
-  const int family = address.storage.ss_family;
+Readiness Transport::Wait(Interest interest, int wake_fd, base::Instant deadline) {
+  const Polled polled = BeginPoll(interest);
+  if (polled.already.Meets(interest)) return polled.already;
+  pollfd fds[2] = {{.fd = polled.fd, .events = polled.events, .revents = 0},
+                   {.fd = wake_fd, .events = POLLIN, .revents = 0}};
+  const size_t count = polled.fd < 0 || wake_fd < 0 ? 1 : 2;
+  const bool ready = base::Poll(fds, count, std::min(deadline, polled.until)) > 0;
+  if (polled.fd < 0) return {.writable = true};  // the backlog may have room by now
+  const int16_t came = ready ? fds[0].revents : int16_t{0};
+  const bool broken = (came & (POLLERR | POLLHUP | POLLNVAL)) != 0;
+  return {.readable = broken || (came & POLLIN) != 0,
+          .writable = broken || (came & POLLOUT) != 0,
+          .woken = ready && fds[1].revents != 0};
+}
+
+absl::StatusOr<std::unique_ptr<Transport>> OpenTransport(const Target& target) {
+  const int family = target.address.storage.ss_family;
   base::UniqueFd fd(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd.valid()) {
     return absl::UnavailableError(
-        absl::StrCat("cannot open a socket for ", address.text, ": ", std::strerror(errno)));
+        absl::StrCat("cannot open a socket for ", target.address.text, ": ", std::strerror(errno)));
   }
   if (family != AF_UNIX) TuneTcp(fd.get());
-  return std::make_unique<SocketTransport>(std::move(fd), address);
+  auto transport = std::make_unique<SocketTransport>(std::move(fd), target.address);
+  if (target.tls == nullptr) return transport;
+  return OpenTls(target.tls, target.host, std::move(transport));
 }
 
 }  // namespace redlatch::redis

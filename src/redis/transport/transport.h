@@ -94,10 +94,10 @@ class Transport {
   // Sleeps until the connection is ready for anything of `interest`, `wake_fd` (or -1) is readable,
   // or `deadline` passes. Bytes that the transport has taken in and Read() has not returned make it
   // readable at once. A connection that broke is ready for everything.
-  virtual Readiness Wait(Interest interest, int wake_fd, base::Instant deadline) = 0;
+  virtual Readiness Wait(Interest interest, int wake_fd, base::Instant deadline);
 
-  // Wait() in two parts, for a caller that polls several connections at once: BeginPoll() says what
-  // to poll, and EndPoll() takes the result. They may be called whenever Wait() may.
+  // Says what Wait() polls, for a caller that polls several descriptors at once. It may be called
+  // whenever Wait() may.
   struct Polled {
     int fd = -1;  // -1: nothing to poll
     int16_t events = 0;
@@ -105,7 +105,6 @@ class Transport {
     Readiness already = {};                           // if set, do not poll
   };
   virtual Polled BeginPoll(Interest interest) = 0;
-  virtual Readiness EndPoll(const Polled& polled, int16_t came) = 0;
 
   // Returns when the server's certificate expires, if it has shown one.
   virtual std::optional<absl::Time> certificate_until() const { return std::nullopt; }
@@ -145,11 +144,9 @@ struct Target {
 // Opens a transport that has not begun to connect.
 using TransportFactory = std::function<absl::StatusOr<std::unique_ptr<Transport>>(const Target&)>;
 
-// Opens the transport that the target asks for. No other code chooses.
+// Opens the transport that the target asks for: TCP (no delay, keepalive) or a Unix socket, under
+// TLS if need be. The descriptor is closed on exec. No other code chooses.
 absl::StatusOr<std::unique_ptr<Transport>> OpenTransport(const Target& target);
-
-// TCP (no delay, keepalive) and Unix sockets. The descriptor is closed on exec.
-absl::StatusOr<std::unique_ptr<Transport>> OpenSocket(const SocketAddress& address);
 
 }  // namespace redlatch::redis
 

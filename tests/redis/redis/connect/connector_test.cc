@@ -63,7 +63,6 @@ class Forbidden final : public Transport {
   IoResult Write(std::string_view) override { return {}; }
   Readiness Wait(Interest, int, base::Instant) override { return {}; }
   Polled BeginPoll(Interest) override { return {}; }
-  Readiness EndPoll(const Polled&, int16_t) override { return {}; }
   void DiscardUnsent() override {}
 };
 

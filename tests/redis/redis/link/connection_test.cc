@@ -47,9 +47,6 @@ class HookedTransport final : public Transport {
     ++hooks_.waits;
     return real_->BeginPoll(interest);
   }
-  Readiness EndPoll(const Polled& polled, int16_t came) override {
-    return real_->EndPoll(polled, came);
-  }
   bool full_duplex() const override { return !hooks_.half_duplex && real_->full_duplex(); }
   void DiscardUnsent() override { real_->DiscardUnsent(); }
 

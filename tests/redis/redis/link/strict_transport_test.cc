@@ -75,11 +75,6 @@ class StrictTransport final : public Transport {
     const Readiness already = Wait(interest, -1, base::Instant());
     return already.Meets(interest) ? Polled{.already = already} : real_->BeginPoll(interest);
   }
-  Readiness EndPoll(const Polled& polled, int16_t came) override {
-    const Readiness ready = real_->EndPoll(polled, came);
-    if (ready.writable) to_write_ = false;
-    return ready;
-  }
 
   void DiscardUnsent() override {
     const Caller alone(*this);

@@ -67,9 +67,6 @@ class SlowTransport final : public Transport {
     return real_->Wait(interest, wake_fd, deadline);
   }
   Polled BeginPoll(Interest interest) override { return real_->BeginPoll(interest); }
-  Readiness EndPoll(const Polled& polled, int16_t came) override {
-    return real_->EndPoll(polled, came);
-  }
   void DiscardUnsent() override { real_->DiscardUnsent(); }
 
  private:
