@@ -2,7 +2,6 @@
 #define REDLATCH_SRC_REDIS_CONNECT_CONNECTOR_H_
 
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -65,25 +64,21 @@ class ReconnectBackoff {
 struct Dialogue {
   std::unique_ptr<Transport> transport;
   std::string unwritten;
-  std::string unwritable;  // why a write failed
   ReplyParser parser;
   std::vector<Reply> replies;
   Interest read_wants = Interest::kRead;
   Interest write_wants = Interest::kNone;  // of the rest, when Write() was last called
+  Interest wants() const { return read_wants | write_wants; }
 
-  // Neither blocks. After an error the connection is unusable. Its message is the bare reason; its
-  // code is kFailedPrecondition if the user must fix something first, otherwise kUnavailable.
+  // Writes everything, and reads until there are `count` replies. False: `deadline` came first; the
+  // next call continues. After an error the connection is unusable. Its message is the bare reason;
+  // its code is kFailedPrecondition if the user must fix something first, otherwise kUnavailable.
+  // Whole replies that came before it are in `replies`.
+  absl::StatusOr<bool> GoOn(size_t count, base::Instant deadline);
 
-  // Returns what the unwritten rest waits for, kNone if all is written. If the server hangs up, the
-  // rest is dropped, since the server may have said why before.
-  Interest Write();
-  // Returns true if anything came; whole replies are in `replies`, also after an error. Call it
-  // when the transport is ready for read_wants.
-  absl::StatusOr<bool> Read();
-
-  // Writes everything, and reads until there are `count` replies. False: `deadline` came first, or
-  // `wake_fd` (or -1) became readable; the next call continues.
-  absl::StatusOr<bool> GoOn(size_t count, base::Instant deadline, int wake_fd = -1);
+ private:
+  void Write();
+  absl::Status Read();
 };
 
 // A connection that the handshake has accepted, ready for commands.
@@ -99,9 +94,6 @@ struct Peer {
   base::Instant since;
 };
 
-// Returns the address to connect to, in place of the URL's; nothing: use the URL.
-using Whereabouts = std::function<std::optional<Target>()>;
-
 // Makes connections: finds the addresses, connects to one, does the handshake. If an address cannot
 // be reached, or its server cannot serve now (a replica, for example), the next one is tried. The
 // calling thread does the work. If its deadline comes first, the next call continues the attempt,
@@ -115,19 +107,16 @@ using Whereabouts = std::function<std::optional<Target>()>;
 // connection cannot be made soon, or if the user may not run INFO.
 class Connector {
  public:
-  // Default `open`: OpenTransport(). Default `endpoint`: the URL's. `where`, if given, is asked
-  // first; after an attempt there has failed, the next one uses the URL. `begin`: see Handshake.
+  // Default `open`: OpenTransport(). Default `endpoint`: the URL's. `begin`: see Handshake.
   Connector(const Url& url, Handshake::Purpose purpose, TransportFactory open = nullptr,
-            Endpoint endpoint = nullptr, Whereabouts where = nullptr,
-            std::optional<FirstScript> begin = std::nullopt);
+            Endpoint endpoint = nullptr, std::optional<FirstScript> begin = std::nullopt);
 
-  // Returns a connection, or nothing if `deadline` came first or `wake_fd` (or -1) became readable.
-  // An error ends the attempt; kUnavailable: another attempt may succeed. The next call begins a
-  // new one.
-  absl::StatusOr<std::optional<Accepted>> Step(base::Instant deadline, int wake_fd = -1);
+  // Returns a connection, or nothing if `deadline` came first. An error ends the attempt;
+  // kUnavailable: another attempt may succeed. The next call begins a new one.
+  absl::StatusOr<std::optional<Accepted>> Step(base::Instant deadline);
 
   // The same without blocking. If it returns nothing, call it again when `awaited` has come.
-  absl::StatusOr<std::optional<Accepted>> Poll(Awaited* awaited);
+  absl::StatusOr<std::optional<Accepted>> Poll(Transport::Polled* awaited);
 
   // Drops the attempt in progress and its socket.
   void Abandon() { attempt_.reset(); }
@@ -142,7 +131,6 @@ class Connector {
   struct Attempt {
     base::Instant began;
     base::Instant deadline;
-    bool told_where = false;  // `where` gave the target
     std::vector<Target> targets;
     size_t next_target = 0;
     base::Instant target_deadline;
@@ -150,39 +138,32 @@ class Connector {
     base::Instant socket_deadline;
     Dialogue dialogue;
     bool connected = false;
-    Interest connect_wants = Interest::kNone;  // until it is connected
-    std::string last_error;
-    int last_errno = 0;
-    absl::Status refusal;  // by the last server that was reached, or why no targets are known
+    absl::Status unreachable;  // why the last target could not be reached
+    absl::Status refusal;      // by the last server that was reached, or why no targets are known
     std::optional<Accepted> made;  // the first of two connections
-    std::string two;  // the error if the two servers differ and the first is still there
+    absl::Status two;  // the error if the two servers differ and the first is still there
 
     const Target& target() const { return targets[next_target - 1]; }
-    void GoOn(absl::Status why);  // tries the next target after a server that was reached
+    base::Instant AwaitedUntil() const;
     void BeginSecond(Accepted first);
-    void AskFirst(std::string what);
+    void AskFirst(absl::Status if_there);
   };
   // True: the replies to the handshake are in. False: not yet.
   using Outcome = absl::StatusOr<bool>;
 
   // Goes on as far as it can without blocking, except that it looks for the addresses until
   // `limit`.
-  absl::StatusOr<std::optional<Accepted>> Proceed(base::Instant limit, Awaited& awaited);
-  void BeginAttempt();
-  bool Moved() const;
+  absl::StatusOr<std::optional<Accepted>> Proceed(base::Instant limit);
   absl::StatusOr<std::optional<Accepted>> Failed(absl::Status why);
   absl::StatusOr<std::optional<Accepted>> Made(Accepted made);
-  bool MayBeTwo(const Accepted& made) const;
-  std::string TwoServers(const Accepted& first, const Accepted& second) const;
   Outcome Advance(Attempt& attempt, base::Instant limit);
   Outcome ConnectToOne(Attempt& attempt);
   Outcome Greet(Attempt& attempt);
-  absl::Status TimedOut(const Attempt& attempt) const;
-  absl::Status OpenNext(Attempt& attempt);
   absl::Status Open(Attempt& attempt, absl::Duration socket_timeout);
+  absl::Status TwoServers(const Accepted& first, const Accepted& second) const;
+  absl::Status TimedOut(const Attempt& attempt) const;
   absl::Status Unreachable(const Attempt& attempt, const std::string& why) const;
   absl::Status HungUp(const Attempt& attempt, const absl::Status& broken) const;
-  absl::Status Restarted(const Attempt& attempt) const;
   std::string Hint() const;
 
   const Url url_;
@@ -190,8 +171,6 @@ class Connector {
   const Handshake handshake_;
   const TransportFactory open_;
   const Endpoint endpoint_;
-  const Whereabouts where_;
-  bool trust_where_ = true;
   const bool compares_run_ids_;  // each node of a cluster serves only its own slots
   std::string run_id_;           // of the last server that it connected to
   std::optional<Attempt> attempt_;

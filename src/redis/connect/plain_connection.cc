@@ -10,10 +10,10 @@
 namespace redlatch::redis {
 
 absl::StatusOr<PlainConnection> PlainConnection::Open(const Url& url, base::Instant deadline,
-                                                      Whereabouts where) {
+                                                      Endpoint endpoint) {
   PlainConnection connection(url.DebugString());
-  auto made = Connector(url, Handshake::Purpose::kQuestions, nullptr, nullptr, std::move(where))
-                  .Step(deadline);
+  auto made =
+      Connector(url, Handshake::Purpose::kQuestions, nullptr, std::move(endpoint)).Step(deadline);
   if (!made.ok()) return made.status();
   if (!made->has_value()) {
     return absl::UnavailableError(

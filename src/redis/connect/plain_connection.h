@@ -27,9 +27,9 @@ class PlainConnection {
   //   kUnavailable         no connection or no answer, or it hangs up on user and password
   //   kPermissionDenied    user or password are wrong or missing
   //   kFailedPrecondition  it does not have that database
-  // `where`, if given, names the address; see Connector.
+  // Default `endpoint`: the URL's.
   static absl::StatusOr<PlainConnection> Open(const Url& url, base::Instant deadline,
-                                              Whereabouts where = nullptr);
+                                              Endpoint endpoint = nullptr);
 
   absl::StatusOr<Reply> Call(const Command& command, base::Instant deadline);
   // Sends all commands in one write, and returns their replies.

@@ -24,7 +24,7 @@ Connection::Connection(const Url& url, ConnectionOptions options)
       listener_(options_.listener != nullptr ? options_.listener : std::make_shared<Listener>()),
       missed_(options_.first_is_again),
       connector_(url, url.only_questions ? Handshake::Purpose::kQuestions : options_.purpose,
-                 options_.open, options_.endpoint, nullptr, options_.begin),
+                 options_.open, options_.endpoint, options_.begin),
       buffer_(std::make_unique_for_overwrite<char[]>(kReadSize)) {}
 
 Connection::~Connection() {
@@ -408,15 +408,10 @@ absl::StatusOr<std::optional<Accepted>> Connection::MakeStep(bool waits, base::I
         absl::StrCat("cannot connect to ", server_, ": ", std::strerror(errno)));
   }
   if (waits) return connector_.Step(deadline);
-  Awaited awaited;
-  auto step = connector_.Poll(&awaited);
-  Watched watched{.until = awaited.until};
-  if (awaited.transport != nullptr) {
-    const Transport::Polled polled = awaited.transport->BeginPoll(awaited.interest);
-    watched = {
-        .fd = polled.fd, .events = polled.events, .until = std::min(awaited.until, polled.until)};
-    if (polled.already.Meets(Interest::kReadAndWrite)) watched.until = base::Instant();
-  }
+  Transport::Polled polled;
+  auto step = connector_.Poll(&polled);
+  Watched watched{.fd = polled.fd, .events = polled.events, .until = polled.until};
+  if (polled.already.Meets(Interest::kReadAndWrite)) watched.until = base::Instant();
   const base::MutexLock lock(mu_);
   connecting_ = watched;
   return step;

@@ -48,11 +48,9 @@ absl::Status AckedConnection::Connect(base::Instant deadline) {
       peer && peer_ && peer->target.address == peer_->target.address && peer->since == peer_->since;
   if (connection_ && (!peer || same)) return absl::OkStatus();
   connection_.reset();
-  const Whereabouts where = [&]() -> std::optional<Target> {
-    if (!peer) return std::nullopt;
-    return peer->target;
-  };
-  auto opened = PlainConnection::Open(url_, deadline, where);
+  Endpoint endpoint;
+  if (peer) endpoint = [&peer](base::Instant) { return std::vector<Target>{peer->target}; };
+  auto opened = PlainConnection::Open(url_, deadline, std::move(endpoint));
   if (!opened.ok()) return opened.status();
   if (begin_) {
     auto reply = opened->Call(begin_->command, deadline);

@@ -114,13 +114,6 @@ class Transport {
   virtual void DiscardUnsent() = 0;
 };
 
-// The event that a suspended caller waits for: a connection's readiness, an instant, or none.
-struct Awaited {
-  Transport* transport = nullptr;
-  Interest interest = Interest::kNone;
-  base::Instant until = base::Instant::Infinite();
-};
-
 class Tls;
 
 struct SocketAddress {

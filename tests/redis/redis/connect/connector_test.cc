@@ -3,7 +3,6 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 
 #include "src/redis/connect/sentinel.h"
@@ -119,19 +118,6 @@ TEST_P(SilentServerTest, ExpiredAttemptBeginsAgain) {
   EXPECT_TRUE(Made(Step(connector)));
 }
 
-TEST_P(SilentServerTest, CallEndsWhenWoken) {
-  const base::UniqueFd wake(eventfd(0, EFD_CLOEXEC));
-  Connector connector = To(proxy_.url());
-  std::thread waker([&] {
-    const uint64_t one = 1;
-    EXPECT_EQ(write(wake.get(), &one, sizeof one), sizeof one);
-  });
-  const Stepped stepped = connector.Step(base::Instant::Infinite(), wake.get());
-  waker.join();
-  ASSERT_TRUE(stepped.ok()) << stepped.status();
-  EXPECT_FALSE(stepped->has_value());
-}
-
 INSTANTIATE_TEST_SUITE_P(Kinds, SilentServerTest,
                          ::testing::Values(Arrival::kIgnore, Arrival::kHang), [](const auto& kind) {
                            return kind.param == Arrival::kHang ? "Hangs" : "Ignores";
@@ -195,45 +181,6 @@ TEST_F(TwoAddressesTest, NextIsTriedAfterReplica) {
   const Stepped stepped = Step(connector);
   ASSERT_TRUE(Made(stepped));
   EXPECT_EQ((*stepped)->target.address.text, absl::StrCat("127.0.0.1:", server_->port()));
-}
-
-// The connector is told the address of the other connection.
-struct WhereaboutsTest : TwoAddressesTest {
-  Connector To(std::vector<int> ports) {
-    return Connector(UrlOf("redis://somewhere"), Handshake::Purpose::kCommands, nullptr,
-                     Somewhere(std::move(ports)), [this] { return where_; });
-  }
-  static Target At(int port) { return Somewhere({port})(In(kAmpleTime))->front(); }
-
-  std::optional<Target> where_;
-};
-
-TEST_F(WhereaboutsTest, AreUsedInPlaceOfTheUrl) {
-  where_ = At(proxy_.port());
-  Connector connector = To({server_->port()});
-  const Stepped stepped = Step(connector);
-  ASSERT_TRUE(Made(stepped));
-  EXPECT_TRUE((*stepped)->target.address == where_->address);
-}
-
-TEST_F(WhereaboutsTest, UrlIsUsedAfterFailedAttempt) {
-  where_ = At(unused_.number());
-  Connector connector = To({server_->port()});
-  EXPECT_FALSE(Step(connector).ok());
-  EXPECT_TRUE(Made(Step(connector)));
-  EXPECT_FALSE(Step(connector).ok());  // and are tried again
-}
-
-TEST_F(WhereaboutsTest, ChangeEndsAttemptAtOldAddress) {
-  proxy_.SetArrival(Arrival::kIgnore);
-  where_ = At(proxy_.port());
-  Connector connector = To({});
-  const Stepped begun = Step(connector, absl::Milliseconds(20));
-  ASSERT_TRUE(begun.ok() && !begun->has_value());
-  where_ = At(server_->port());
-  const Stepped stepped = Step(connector);
-  ASSERT_TRUE(Made(stepped));
-  EXPECT_TRUE((*stepped)->target.address == where_->address);
 }
 
 TEST_F(TwoAddressesTest, SilentAddressLeavesTimeForNext) {
