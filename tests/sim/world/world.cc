@@ -641,7 +641,10 @@ void World::End(const Fault& fault, size_t client) {
   if (actor.done() || actor.ends() || process->dead) return;
   if (plan_.hour) {
     const std::string& name = plan_.objects[0].name;
-    const bool waits = oracle_.HasOrWants(process, name) && !oracle_.Has(process, name);
+    // While another client has the lock, the waiter cannot be confirming its own grant.
+    const auto has = [&](const auto& each) { return oracle_.Has(each->process(), name); };
+    const bool waits = oracle_.HasOrWants(process, name) && !oracle_.Has(process, name) &&
+                       std::any_of(actors_.begin(), actors_.end(), has);
     if (!waits && kernel_.now() < EndOf(fault)) {
       return kernel_.After(20 * kMilli, [this, &fault, client] { End(fault, client); });
     }
