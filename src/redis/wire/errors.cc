@@ -1,7 +1,6 @@
 #include "src/redis/wire/errors.h"
 
 #include <algorithm>
-#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +20,9 @@ constexpr char kMayHaveExecuted[] = "redlatch.may_have_executed";
 constexpr char kNotSent[] = "redlatch.not_sent";
 constexpr char kRedirect[] = "redlatch.redirect";
 
+constexpr std::string_view kGrant =
+    "grant it with ACL SETUSER: locks need +eval +evalsha +script, and the commands, key patterns "
+    "and channel pattern that docs/operations.md lists";
 constexpr std::string_view kGrantKeys =
     "grant the key patterns of locks with ACL SETUSER; docs/operations.md lists them";
 constexpr std::string_view kGrantChannels =
@@ -68,9 +70,10 @@ constexpr Known kKnown[] = {
     {"OOM", kOutOfMemory, kResourceExhausted, "raise maxmemory, or remove data"},
     {"NOAUTH", kNoAuth, kPermissionDenied, "put the password into the URL: redis://:password@host"},
     {"WRONGPASS", kWrongPass, kPermissionDenied, "check the user and password in the URL"},
-    {"NOPERM", kNoPermission, kPermissionDenied,
-     "grant it with ACL SETUSER: locks need +eval +evalsha +script, and the commands, key patterns "
-     "and channel pattern that docs/operations.md lists"},
+    {"NOPERM", kNoPermission, kPermissionDenied, kGrant},
+    // These two come if a script calls a command that its user may not run.
+    {"ERR The user executing the script can't", kNoPermission, kPermissionDenied, kGrant},
+    {"ERR ACL failure in script:", kNoPermission, kPermissionDenied, kGrant},  // Redis 7.2, Valkey
     {"WRONGTYPE", kWrongType, kFailedPrecondition,
      "the key holds something other than this kind of lock; choose another name"},
     {"REFUSED", kOther, kFailedPrecondition, "", true},
@@ -105,20 +108,6 @@ constexpr Known kKnown[] = {
     {"ERR Unknown command called from script", kUnknownCommand, kFailedPrecondition, kRenamed},
 };
 
-// The errors of Redis 7.0, and of Redis 7.2 and Valkey, if a script calls a command that its user
-// may not run. They lack the word NOPERM.
-constexpr std::string_view kScriptNoPermission[] = {"ERR The user executing the script can't",
-                                                    "ERR ACL failure in script"};
-
-bool IsScriptNoPermission(std::string_view text) {
-  return std::any_of(std::begin(kScriptNoPermission), std::end(kScriptNoPermission),
-                     [text](std::string_view start) { return text.starts_with(start); });
-}
-
-bool StartsWithWords(std::string_view text, std::string_view words) {
-  return text.starts_with(words) && (text.size() == words.size() || text[words.size()] == ' ');
-}
-
 // Cuts the place that a server adds to an error of a script: " script: <SHA-1>, on
 // @user_script:<line>." Valkey 9 leaves the SHA-1 out.
 std::string_view WithoutPlace(std::string_view text) {
@@ -130,8 +119,9 @@ std::string_view WithoutPlace(std::string_view text) {
 
 const Known* Find(std::string_view text) {
   for (const Known& known : kKnown) {
-    if (StartsWithWords(text, known.words)) return &known;
-    if (known.code == kNoPermission && IsScriptNoPermission(text)) return &known;
+    const size_t end = known.words.size();
+    const bool ends_there = text.size() == end || (text.size() > end && text[end] == ' ');
+    if (ends_there && text.starts_with(known.words)) return &known;
   }
   return nullptr;
 }
@@ -148,18 +138,8 @@ ErrorCode ClassifyError(std::string_view error_text) {
 }
 
 bool IsTransient(ErrorCode code) {
-  switch (code) {
-    case kLoading:
-    case kBusy:
-    case kReadOnly:
-    case kMasterDown:
-    case kTryAgain:
-    case kClusterDown:
-    case kTooManyClients:
-      return true;
-    default:
-      return false;
-  }
+  return IsReplicas(code) || code == kLoading || code == kBusy || code == kTryAgain ||
+         code == kClusterDown || code == kTooManyClients;
 }
 
 bool IsReplicas(ErrorCode code) { return code == kReadOnly || code == kMasterDown; }
@@ -192,11 +172,9 @@ absl::Status ErrorStatus(std::string_view reply, std::string_view server) {
   if (known == nullptr) return absl::Status(kInternal, message);
   std::string_view fix = known->fix;
   if (error_text.find("; use another name") != error_text.npos) fix = "";  // common/wrong_kind.lua
-  if (known->code == kNoPermission && DeniesKey(error_text)) {
-    fix = kGrantKeys;
-  } else if (known->code == kNoPermission &&
-             error_text.find(" channel") != std::string_view::npos) {
-    fix = kGrantChannels;
+  if (known->code == kNoPermission) {
+    if (error_text.find(" channel") != error_text.npos) fix = kGrantChannels;
+    if (DeniesKey(error_text)) fix = kGrantKeys;
   }
   if (!fix.empty()) message.append(" (").append(fix).append(")");
   absl::Status status(known->status, message);
