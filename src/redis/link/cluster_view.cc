@@ -31,22 +31,24 @@ std::optional<HostAndPort> ReadNode(const Reply& node, const HostAndPort& asked)
   return HostAndPort{.host = std::move(host), .port = static_cast<uint16_t>(port)};
 }
 
-std::optional<SlotRange> ReadRange(const Reply& range, const HostAndPort& asked) {
-  if (range.elements.size() < 3) return std::nullopt;
+// [first, last, primary, replica, ...]. False: it makes no sense.
+bool AddRange(const Reply& range, const HostAndPort& asked, ClusterView& view) {
+  if (range.elements.size() < 3) return false;
   const int64_t first = range.elements[0].integer;
   const int64_t last = range.elements[1].integer;
-  const std::optional<HostAndPort> primary = ReadNode(range.elements[2], asked);
-  if (first < 0 || last < first || last >= kSlots || !primary) return std::nullopt;
-  SlotRange read{.first = static_cast<Slot>(first),
-                 .last = static_cast<Slot>(last),
-                 .primary = *primary,
-                 .replicas = {}};
-  for (size_t i = 3; i < range.elements.size(); ++i) {
-    if (auto replica = ReadNode(range.elements[i], asked)) {
-      read.replicas.push_back(*std::move(replica));
-    }
+  if (first < 0 || last < first || last >= kSlots) return false;
+  SlotRange read{.first = static_cast<Slot>(first), .last = static_cast<Slot>(last)};
+  for (size_t i = 2; i < range.elements.size(); ++i) {
+    const Reply& each = range.elements[i];
+    if (each.elements.size() > 2) view.ids.insert(each.elements[2].text);
+    const std::optional<HostAndPort> node = ReadNode(each, asked);
+    if (node) view.members.insert(*node);
+    if (i == 2 && !node) return false;
+    if (i == 2) read.primary = *node;
+    if (i > 2 && node) read.replicas.push_back(*node);
   }
-  return read;
+  view.ranges.push_back(std::move(read));
+  return true;
 }
 
 // CLUSTER SHARDS also names nodes without slots, to which a slot may be moving. Without that
@@ -74,18 +76,9 @@ absl::StatusOr<ClusterView> ReadView(const Reply& slots, const Reply& info,
   if (slots.is_error()) return ErrorStatus(slots.text, asked.text());
   ClusterView view;
   for (const Reply& each : slots.elements) {
-    std::optional<SlotRange> range = ReadRange(each, asked);
-    if (!range) {
+    if (!AddRange(each, asked, view)) {
       return absl::UnavailableError(
           absl::StrCat(asked.text(), " answered ", each.DebugString(), " to CLUSTER SLOTS"));
-    }
-    view.members.insert(range->primary);
-    view.members.insert(range->replicas.begin(), range->replicas.end());
-    view.ranges.push_back(*std::move(range));
-    // [first, last, [host, port, id, ...], ...]
-    for (size_t i = 2; i < each.elements.size(); ++i) {
-      const std::vector<Reply>& node = each.elements[i].elements;
-      if (node.size() > 2) view.ids.insert(node[2].text);
     }
   }
   if (view.members.size() > kMostNodes) {
