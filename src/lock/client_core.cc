@@ -524,7 +524,7 @@ std::unique_ptr<redis::ServerGroup> ClientCore::MakeServerGroup(QuorumRunner::Ma
   // One thread reads the messages of all nodes.
   const auto listener = std::make_shared<redis::Listener>();
   const auto make = [this, listener](size_t server, redis::ServerGroup::Events its) {
-    return MakeServerGroup(url_.members[server], std::move(its), {.listener = listener});
+    return MakeServerGroup(url_.members[server], std::move(its), listener);
   };
   auto quorum = make_quorum({.name = url_.DebugString(),
                              .restart_delay = url_.restart_delay,
@@ -540,9 +540,9 @@ std::string ClientCore::ChannelName(std::string_view tag) const {
   return absl::StrCat(std::string(kChannelPrefix), std::string(tag), identity_.client);
 }
 
-std::unique_ptr<redis::ServerGroup> ClientCore::MakeServerGroup(const redis::Url& url,
-                                                                redis::ServerGroup::Events events,
-                                                                redis::Membership node) {
+std::unique_ptr<redis::ServerGroup> ClientCore::MakeServerGroup(
+    const redis::Url& url, redis::ServerGroup::Events events,
+    std::shared_ptr<redis::Listener> listener) {
   const auto channel = [this](std::string_view tag) { return ChannelName(tag); };
   const auto mark = [this, process = ThisProcess(options_.program),
                      since = absl::Now()](std::string_view key) {
@@ -565,7 +565,7 @@ std::unique_ptr<redis::ServerGroup> ClientCore::MakeServerGroup(const redis::Url
   }
   return std::make_unique<redis::SingleServer>(url, ChannelName({}), BeginOf(url, is_quorum()),
                                                FirstOf(description_, is_quorum()), mark,
-                                               std::move(events), std::move(node));
+                                               std::move(events), std::move(listener));
 }
 
 void ClientCore::Reconnected() {

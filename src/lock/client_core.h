@@ -246,9 +246,9 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
              DescriptionPace pace, std::string url_problem);
   ~ClientCore();
   std::unique_ptr<redis::ServerGroup> MakeServerGroup(QuorumRunner::Make make_quorum);
-  std::unique_ptr<redis::ServerGroup> MakeServerGroup(const redis::Url& url,
-                                                      redis::ServerGroup::Events events,
-                                                      redis::Membership node = {});
+  std::unique_ptr<redis::ServerGroup> MakeServerGroup(
+      const redis::Url& url, redis::ServerGroup::Events events,
+      std::shared_ptr<redis::Listener> listener = nullptr);
   absl::Status OfForkedChild() const;
   std::string ChannelName(std::string_view slot_tag) const;
   void Abandon();

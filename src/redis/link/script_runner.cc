@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <limits>
 #include <list>
+#include <map>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -133,73 +133,27 @@ absl::Status NoTimeForText(std::string_view server) {
       std::string(server), " does not know the script, and there was no time left to send it")));
 }
 
-// The status of a call that was redirected and not executed: no time is left to follow, or the
-// redirection leads to a server that `cluster` (unless empty) does not name.
-absl::Status StillMoves(const absl::Status& redirected, std::string_view cluster = {}) {
-  const Redirect redirect = RedirectOf(redirected).value_or(Redirect());
-  if (cluster.empty()) {
-    return absl::UnavailableError(absl::StrCat("its slot ", redirect.slot,
-                                               " is on the move, for longer than this could wait"));
-  }
-  return absl::UnavailableError(absl::StrCat(
-      "its slot ", redirect.slot, " is said to be at ",
-      HostAndPort{.host = redirect.host, .port = redirect.port}.text(), ", which ",
-      std::string(cluster),
-      " does not name (to learn of a node without slots, its user needs +cluster|shards)"));
-}
-
 }  // namespace
 
 const LuaScript& ShardedScript(const LuaScript& script) {
   struct Sharded {
-    std::string plain_sha1, body, sha1;
+    std::string body, sha1;
     LuaScript script;
   };
   static auto* const mu = new base::Mutex();
-  static auto* const known =
-      new std::unordered_map<std::string_view, std::unique_ptr<const Sharded>>();
+  static auto* const known = new std::map<std::string, Sharded, std::less<>>();
   const base::MutexLock lock(*mu);
-  const auto found = known->find(script.sha1);
-  if (found != known->end()) return found->second->script;
-  auto made = std::make_unique<Sharded>();
-  made->plain_sha1 = script.sha1;
-  made->body = absl::StrReplaceAll(absl::string_view(script.body.data(), script.body.size()),
-                                   {{"'PUBLISH'", "'SPUBLISH'"}, {"'NUMSUB'", "'SHARDNUMSUB'"}});
-  made->sha1 = base::Sha1Hex(made->body);
-  made->script = {.body = made->body, .sha1 = made->sha1};
-  const LuaScript& sharded = made->script;
-  const std::string_view plain = made->plain_sha1;
-  known->emplace(plain, std::move(made));
-  return sharded;
-}
-
-namespace {
-
-// Encodes EVALSHA, or EVAL with the script's text; for a call without a script, its command.
-Command EncodeCall(const ScriptCall& call, bool by_text, ConditionalDelete conditional_delete) {
-  if (call.command != nullptr) return *call.command;
-  if (call.native == Native::kSetIfNone) {
-    return Command({"SET", call.key(), call.args[0], "NX", "PX", call.args[1]});
+  if (const auto found = known->find(script.sha1); found != known->end()) {
+    return found->second.script;
   }
-  if (call.native == Native::kDeleteIfEqual) {
-    using Delete = ConditionalDelete;
-    if (conditional_delete == Delete::kDelifeq)
-      return Command({"DELIFEQ", call.key(), call.args[0]});
-    if (conditional_delete == Delete::kDelex) {
-      return Command({"DELEX", call.key(), "IFEQ", call.args[0]});
-    }
-  }
-  absl::InlinedVector<std::string_view, 24> words;
-  const std::string key_count = std::to_string(call.keys.size());
-  words.push_back(by_text ? "EVAL" : "EVALSHA");
-  words.push_back(by_text ? call.script->body : call.script->sha1);
-  words.push_back(key_count);
-  words.insert(words.end(), call.keys.begin(), call.keys.end());
-  words.insert(words.end(), call.args.begin(), call.args.end());
-  return Command(words);
+  Sharded made;
+  made.body = absl::StrReplaceAll(absl::string_view(script.body.data(), script.body.size()),
+                                  {{"'PUBLISH'", "'SPUBLISH'"}, {"'NUMSUB'", "'SHARDNUMSUB'"}});
+  made.sha1 = base::Sha1Hex(made.body);
+  Sharded& its = known->emplace(script.sha1, std::move(made)).first->second;
+  its.script = {.body = its.body, .sha1 = its.sha1};
+  return its.script;
 }
-
-}  // namespace
 
 absl::StatusOr<Reply> ResultOfPost(absl::StatusOr<Reply> answer, std::string_view server) noexcept
     try {
@@ -215,16 +169,6 @@ absl::StatusOr<Reply> ResultOfPost(absl::StatusOr<Reply> answer, std::string_vie
 }
 
 // ---- What is known of one server.
-
-std::string ScriptServer::AfterError(std::string_view error, absl::Duration connected_for) {
-  const ErrorCode code = ClassifyError(error);
-  if (code == ErrorCode::kNoScript) known_over_ = 0;  // its scripts were flushed
-  const bool cut_off = options_.no_replicas_is_replicas && code == ErrorCode::kNoReplicas &&
-                       connected_for >= absl::Seconds(1);
-  const bool loads = options_.loading_is_replicas && code == ErrorCode::kLoading;
-  if (!cut_off && !loads && !IsReplicas(code)) return {};
-  return cut_off ? "it has lost its replicas" : "it is a replica now";
-}
 
 bool ScriptServer::Knows(const LuaScript& script) {
   if (known_over_.load(std::memory_order_relaxed) != commands_->made()) return false;
@@ -269,17 +213,22 @@ class ScriptRunner::Batch {
   void Run() {
     while (!unfinished_.empty()) {
       Group();
-      // All servers get their calls before any reply is waited for.
+      for (ServerCalls& batch : servers_) Encode(batch);
+      // All servers get their calls before any reply is waited for. Until all replies have come,
+      // nothing may throw.
       const bool together = servers_.size() > 1 && acked_ == nullptr;
-      for (ServerCalls& batch : servers_) batch.posted = together && Post(batch);
-      // Nothing may throw while replies can come.
+      for (ServerCalls& batch : servers_) {
+        batch.posted =
+            together && batch.server->commands().Post(batch.commands, batch.in_flight).ok();
+      }
       for (ServerCalls& batch : servers_) {
         if (batch.posted) batch.server->commands().Finish(batch.in_flight, deadline_);
       }
       for (ServerCalls& batch : servers_) {
-        batch.posted
-            ? Judge(batch)
-            : RunNow(batch, together ? std::min(deadline_, base::Now() + kBriefly) : deadline_);
+        if (!batch.posted) {
+          RunNow(batch, together ? std::min(deadline_, base::Now() + kBriefly) : deadline_);
+        }
+        Judge(batch);
       }
       Pause();
     }
@@ -309,11 +258,11 @@ class ScriptRunner::Batch {
   struct ServerCalls {
     ScriptServerPtr server;
     absl::InlinedVector<Unfinished, 1> calls;
-    bool posted = false;
-    InFlight in_flight;
+    absl::InlinedVector<Command, 1> commands;
     absl::InlinedVector<absl::StatusOr<Reply>, 1> replies;
+    InFlight in_flight;
+    bool posted = false;
   };
-  using Commands = absl::InlinedVector<Command, 1>;
   enum class Again : uint8_t { kNo, kNow, kLater };
 
   // Groups the calls that are due by server, in the order of their first calls.
@@ -349,39 +298,24 @@ class ScriptRunner::Batch {
                             calls_.size() == 1 ? deadline_ : base::Instant());
   }
 
-  Commands Encode(const ServerCalls& batch) const {
-    Commands commands;
+  void Encode(ServerCalls& batch) const {
     for (const Unfinished& call : batch.calls) {
-      if (call.ask_at != nullptr) commands.push_back(Command({"ASKING"}));
-      ScriptCall its = calls_[call.index];
-      if (router_ != nullptr && its.script != nullptr) its.script = &ShardedScript(*its.script);
-      commands.push_back(
-          EncodeCall(its, call.by_text, batch.server->commands().conditional_delete()));
+      if (call.ask_at != nullptr) batch.commands.push_back(Command({"ASKING"}));
+      batch.commands.push_back(runner_.Encode(calls_[call.index], call.by_text, *batch.server));
     }
-    return commands;
-  }
-
-  bool Post(ServerCalls& batch) const noexcept try {
-    const Commands commands = Encode(batch);
-    batch.replies.assign(commands.size(), Reply());
+    batch.replies.assign(batch.commands.size(), Reply());
     batch.in_flight.results = absl::MakeSpan(batch.replies);
     batch.in_flight.parker.Arm();
-    return batch.server->commands().Post(commands, batch.in_flight).ok();
-  } catch (const std::bad_alloc&) {
-    return false;
   }
 
   void RunNow(ServerCalls& batch, base::Instant until) {
-    const Commands commands = Encode(batch);
-    auto& replies = batch.replies;
-    replies.assign(commands.size(), Reply());
+    const auto replies = absl::MakeSpan(batch.replies);
     if (acked_ == nullptr) {
-      batch.server->commands().CallBatch(commands, until, absl::MakeSpan(replies));
-      return Judge(batch);
+      return batch.server->commands().CallBatch(batch.commands, until, replies);
     }
     const absl::StatusOr<base::Acks> acks =
-        batch.server->acked_->Run(commands, calls_[batch.calls.front().index].key(), acked_->wanted,
-                                  acked_->ack_timeout, until, absl::MakeSpan(replies));
+        batch.server->acked_->Run(batch.commands, calls_[batch.calls.front().index].key(),
+                                  acked_->wanted, acked_->ack_timeout, until, replies);
     // The connection's mark lies in the first key's slot. If that slot moves, no call's acks are
     // known.
     if (router_ != nullptr && RedirectOf(acks.status())) {
@@ -392,7 +326,6 @@ class ScriptRunner::Batch {
       acked_->acks->replicas = std::min(acked_->acks->replicas, acks->replicas);
       acked_->acks->synced = acked_->acks->synced && acks->synced;
     }
-    Judge(batch);
   }
 
   void Pause() const {
@@ -412,24 +345,23 @@ class ScriptRunner::Batch {
         results_[call.index] = std::move(reply);
         continue;
       }
-      const Again again = AfterFailure(call, batch.server, std::move(reply), asked);
+      const Again again = AfterFailure(call, *batch.server, std::move(reply), asked);
       Settle(std::move(call), again);
     }
   }
 
   // Sets the call's result, which it keeps if it is not sent again.
-  Again AfterFailure(Unfinished& call, const ScriptServerPtr& server, absl::StatusOr<Reply> reply,
+  Again AfterFailure(Unfinished& call, const ScriptServer& server, absl::StatusOr<Reply> reply,
                      bool asked) {
     absl::StatusOr<Reply>& result = results_[call.index];
-    const std::string& name = server->commands().server();
-    if (!reply.ok() && !RedirectOf(reply.status())) {
-      result = reply.status();
-      return AfterNoReply(call, *server, asked);
-    }
-    const ErrorCode code = reply.ok() ? ClassifyError(reply->text) : ErrorCode::kMoved;
+    const std::string& name = server.commands().server();
     result = reply.ok() ? ErrorStatus(reply->text, name) : reply.status();
-    if (calls_[call.index].script == nullptr && reply.ok() &&
-        (router_ == nullptr || !RedirectOf(result.status()))) {
+    const std::optional<Redirect> redirect =
+        router_ == nullptr ? std::nullopt : RedirectOf(result.status());
+    if (redirect) return AfterRedirect(call, *redirect, server);
+    if (!reply.ok()) return AfterNoReply(call, server, asked);
+    const ErrorCode code = ClassifyError(reply->text);
+    if (calls_[call.index].script == nullptr) {
       result = std::move(reply);  // a command's error reply is its result
       return Again::kNo;
     }
@@ -438,21 +370,24 @@ class ScriptRunner::Batch {
       call.by_text = true;
       return Again::kNow;
     }
-    if (router_ != nullptr && RedirectOf(result.status())) return AfterRedirect(call, *server);
     if (!IsTransient(code)) return Again::kNo;
     if (router_ == nullptr) return Again::kLater;
     router_->Refresh(base::Instant());
-    return IsOwner(call, *server) ? Again::kLater : Again::kNow;
+    return IsOwner(call, server) ? Again::kLater : Again::kNow;
   }
 
-  Again AfterRedirect(Unfinished& call, const ScriptServer& server) {
-    const absl::Status redirected = results_[call.index].status();
-    results_[call.index] = StillMoves(redirected);
+  Again AfterRedirect(Unfinished& call, const Redirect& redirect, const ScriptServer& server) {
+    absl::StatusOr<Reply>& result = results_[call.index];
+    result = absl::UnavailableError(absl::StrCat(
+        "its slot ", redirect.slot, " is on the move, for longer than this could wait"));
     if (Limit() <= base::Now() || !still_wanted_()) return Again::kNo;
-    const Redirect redirect = *RedirectOf(redirected);
     ScriptServerPtr next = router_->Follow(redirect, server, MayWaitUntil());
     if (next == nullptr) {
-      results_[call.index] = StillMoves(redirected, runner_.name_);
+      result = absl::UnavailableError(absl::StrCat(
+          "its slot ", redirect.slot, " is said to be at ",
+          HostAndPort{.host = redirect.host, .port = redirect.port}.text(), ", which ",
+          runner_.name_,
+          " does not name (to learn of a node without slots, its user needs +cluster|shards)"));
       return Again::kLater;
     }
     if (redirect.once) call.ask_at = std::move(next);
@@ -515,14 +450,39 @@ class ScriptRunner::Batch {
 
 // ---- The runner.
 
+Command ScriptRunner::Encode(const ScriptCall& call, bool by_text,
+                             const ScriptServer& server) const {
+  if (call.command != nullptr) return *call.command;
+  if (call.native == Native::kSetIfNone) {
+    return Command({"SET", call.key(), call.args[0], "NX", "PX", call.args[1]});
+  }
+  if (call.native == Native::kDeleteIfEqual) {
+    const ConditionalDelete known = server.commands().conditional_delete();
+    if (known == ConditionalDelete::kDelifeq) {
+      return Command({"DELIFEQ", call.key(), call.args[0]});
+    }
+    if (known == ConditionalDelete::kDelex) {
+      return Command({"DELEX", call.key(), "IFEQ", call.args[0]});
+    }
+  }
+  const LuaScript& script = router_ == nullptr ? *call.script : ShardedScript(*call.script);
+  absl::InlinedVector<std::string_view, 24> words;
+  const std::string key_count = std::to_string(call.keys.size());
+  words.push_back(by_text ? "EVAL" : "EVALSHA");
+  words.push_back(by_text ? script.body : script.sha1);
+  words.push_back(key_count);
+  words.insert(words.end(), call.keys.begin(), call.keys.end());
+  words.insert(words.end(), call.args.begin(), call.args.end());
+  return Command(words);
+}
+
 // One call for the only server needs no batch, unless that answers with an error.
 void ScriptRunner::Run(absl::Span<const ScriptCall> calls, base::Instant deadline,
                        absl::Span<absl::StatusOr<Reply>> results, StillWanted still_wanted) const {
   if (router_ != nullptr || calls.size() != 1) {
     return Batch(*this, calls, deadline, results, still_wanted).Run();
   }
-  const Command command =
-      EncodeCall(calls[0], /*by_text=*/false, server_->commands().conditional_delete());
+  const Command command = Encode(calls[0], /*by_text=*/false, *server_);
   server_->commands().CallBatch(absl::MakeConstSpan(&command, 1), deadline, results);
   if (!results[0].ok() || !results[0]->is_error()) return;
   Batch(*this, calls, deadline, results, still_wanted).RunAfter(std::move(results[0]));
@@ -540,25 +500,16 @@ absl::StatusOr<base::Acks> ScriptRunner::RunAcked(absl::Span<const ScriptCall> c
 
 absl::Status ScriptRunner::Post(const ScriptCall& call, InFlight& in_flight) const {
   ScriptServerPtr server = server_;
-  ScriptCall its = call;
   if (router_ != nullptr) {
     auto owner = router_->OwnerOf(call.key(), base::Instant());
     if (!owner.ok()) return absl::UnavailableError(owner.status().message());
     server = *std::move(owner);
-    if (call.script != nullptr) its.script = &ShardedScript(*call.script);
   }
-  const bool known = its.script == nullptr || server->Knows(*its.script);
-  const Command command =
-      EncodeCall(its, /*by_text=*/!known, server->commands().conditional_delete());
+  const bool known = call.script == nullptr || server->Knows(*call.script);
+  const Command command = Encode(call, /*by_text=*/!known, *server);
   absl::Status sent = server->commands().Post(absl::MakeConstSpan(&command, 1), in_flight);
-  if (sent.ok() && !known) server->Learns(*its.script);
+  if (sent.ok() && !known) server->Learns(*call.script);
   return sent;
-}
-
-bool ScriptRunner::Follow(const Redirect& redirect, const ScriptServer& from,
-                          base::Instant deadline, int& redirects) const {
-  const bool known = router_->Follow(redirect, from, deadline) != nullptr;
-  return known && ++redirects % kRedirectsAtOnce != 0;
 }
 
 }  // namespace redlatch::redis

@@ -108,19 +108,12 @@ absl::StatusOr<Reply> ResultOfPost(absl::StatusOr<Reply> answer, std::string_vie
 // One server, as a ScriptRunner sees it: its connections, and what it knows of the server.
 class ScriptServer {
  public:
-  struct Options {
-    bool loading_is_replicas = false;      // LOADING: a replica that replaces its data
-    bool no_replicas_is_replicas = false;  // NOREPLICAS: it may have been cut off
-  };
-  ScriptServer(Options options, Connection* commands, AckedConnection* acked = nullptr)
-      : options_(std::move(options)), commands_(commands), acked_(acked) {}
-  explicit ScriptServer(Connection* commands) : ScriptServer({}, commands) {}
+  explicit ScriptServer(Connection* commands, AckedConnection* acked = nullptr)
+      : commands_(commands), acked_(acked) {}
 
   Connection& commands() const { return *commands_; }
-
-  // For ConnectionOptions::after_error: why the connection must be left after an error;
-  // empty: it need not.
-  std::string AfterError(std::string_view error, absl::Duration connected_for);
+  // Called after NOSCRIPT: its scripts were flushed.
+  void ForgetKnown() { known_over_ = 0; }
 
  private:
   friend class ScriptRunner;
@@ -129,7 +122,6 @@ class ScriptServer {
   bool Knows(const LuaScript& script);
   void Learns(const LuaScript& script);
 
-  const Options options_;
   Connection* const commands_;
   AckedConnection* const acked_;
   // The known scripts by the addresses of their SHA-1s, over the connection of that number.
@@ -199,13 +191,11 @@ class ScriptRunner {
   // a script over a connection carries its text.
   absl::Status Post(const ScriptCall& call, InFlight& in_flight) const;
 
-  // Returns true if the caller may follow `redirect` from the server `from` at once; false if it
-  // must pause first, or the redirection leads to no known server. `redirects` counts them.
-  bool Follow(const Redirect& redirect, const ScriptServer& from, base::Instant deadline,
-              int& redirects) const;
-
  private:
   class Batch;
+
+  // Encodes EVALSHA, or EVAL with the script's text; for a call without a script, its command.
+  Command Encode(const ScriptCall& call, bool by_text, const ScriptServer& server) const;
 
   ScriptRouter* const router_;
   const ScriptServerPtr server_;  // without a router

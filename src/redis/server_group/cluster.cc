@@ -2,16 +2,15 @@
 
 #include <algorithm>
 #include <array>
-#include <bitset>
 #include <cstdint>
 #include <iterator>
-#include <map>
 #include <memory>
 #include <new>
 #include <optional>
 #include <set>
 #include <string>
 #include <thread>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -47,14 +46,8 @@ constexpr std::string_view kTakenMs = "10000";
 // How often to check if the keys of slots that no client uses must be renewed.
 constexpr absl::Duration kDay = absl::Hours(24);
 constexpr std::string_view kDayMs = "86400000";
-// How many slots one write begins. It costs the server some milliseconds; after a failure, the
-// number halves.
-constexpr size_t kAtOnce = 256;
-constexpr size_t kLeastAtOnce = 16;
-
-bool Denied(const absl::StatusOr<Reply>& reply) {
-  return reply.ok() && reply->is_error() && ClassifyError(reply->text) == ErrorCode::kNoPermission;
-}
+// How many slots one write begins. It costs the server some milliseconds.
+constexpr size_t kAtOnce = 64;
 
 // How long the map's thread may take for one slot, and for all its chores before it refreshes
 // again.
@@ -69,10 +62,23 @@ constexpr absl::Duration kLongestPause = absl::Milliseconds(50);
 // A primary of a cluster, or a former one.
 struct ClusterNode {
   const HostAndPort where;
-  std::unique_ptr<SingleServer> server;
+  std::unique_ptr<SingleServer> server = nullptr;
   base::Atomic<bool> retired{false};          // it has left the cluster
   base::Atomic<ClusterNode*> older{nullptr};  // the node that was made before it
+  // Its connection is new: it may be another server, or have lost its data.
+  base::Atomic<bool> reconnected{false};
+  // When ClusterQuarantine must look at it again.
+  base::Instant quarantine_due = {};
+  base::Backoff quarantine_backoff{kQuarantineFirstPause, kQuarantineLongestPause};
 };
+
+namespace {
+
+ScriptServerPtr ScriptsOf(const ClusterNodePtr& node) {
+  return node == nullptr ? nullptr : ScriptServerPtr(node, &node->server->scripts());
+}
+
+}  // namespace
 
 // The map from slots to nodes, as far as it is known, and the thread that refreshes it on request.
 // It asks one node after the other, with a pause between refreshes, however many callers ask for
@@ -82,42 +88,27 @@ struct ClusterNode {
 // retired.
 //
 // Thread-safe.
-class ClusterMap {
+class ClusterMap final : public ScriptRouter {
  public:
-  struct Hooks {
-    std::function<std::unique_ptr<SingleServer>(const HostAndPort& where)> make;
-    // Another node serves that slot now.
-    std::function<void(Slot slot)> on_moved;
-    // All of the map is new. Runs on the thread.
-    std::function<void()> on_view;
-    // Other work for the thread, now and then, and when Wake() is called. Returns when it must be
-    // called again at the latest.
-    std::function<base::Instant()> chores;
-  };
-
-  // REQUIRES: `url` is of Kind::kCluster.
-  ClusterMap(const Url& url, Hooks hooks)
-      : url_(url), name_(url.DebugString()), hooks_(std::move(hooks)) {}
-
-  ~ClusterMap() {
-    Stop();
-    // No call uses the remaining references to nodes.
-    for (ClusterNode* node = latest_; node != nullptr; node = node->older) node->server.reset();
-  }
+  explicit ClusterMap(Cluster& cluster) : cluster_(cluster) {}
+  // REQUIRES: Stop() was called. No call uses the remaining references to nodes.
+  ~ClusterMap() { CloseAll(); }
 
   ClusterNodePtr Owner(Slot slot) const {
     const base::MutexLock lock(mu_);
     return owners_[slot];
-  }
-  bool IsOwner(Slot slot, const ClusterNode* node) const {
-    const base::MutexLock lock(mu_);
-    return owners_[slot].get() == node;
   }
   // The owners of all slots.
   std::vector<ClusterNodePtr> owners() const {
     const base::MutexLock lock(mu_);
     return owners_;
   }
+  // False after a redirection: the map may lack other slots that have moved with this one.
+  bool is_whole() const {
+    const base::MutexLock lock(mu_);
+    return is_whole_;
+  }
+
   // Waits until the nodes are known. An error says why they are not.
   absl::Status AwaitSome(base::Instant deadline) {
     return Await([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return !nodes_.empty(); }, deadline);
@@ -125,8 +116,7 @@ class ClusterMap {
 
   // Waits until the node that serves the slot is known.
   absl::StatusOr<ClusterNodePtr> AwaitOwner(Slot slot, base::Instant deadline) {
-    ClusterNodePtr owner = Owner(slot);
-    if (owner != nullptr) return owner;
+    ClusterNodePtr owner;
     const auto known = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
       owner = owners_[slot];
       return owner != nullptr;
@@ -136,18 +126,32 @@ class ClusterMap {
     return owner;
   }
 
-  // Returns the node at `where`, to which a node redirects. Null if neither the latest view names
-  // it, nor a new one that comes by the deadline.
-  ClusterNodePtr Follow(const Redirect& redirect, const HostAndPort& where,
-                        base::Instant deadline) {
+  absl::StatusOr<ScriptServerPtr> OwnerOf(std::string_view key, base::Instant deadline) override {
+    const absl::StatusOr<ClusterNodePtr> owner = AwaitOwner(SlotOf(key), deadline);
+    if (!owner.ok()) return owner.status();
+    return ScriptsOf(*owner);
+  }
+
+  bool IsOwnerOf(std::string_view key, const ScriptServer* server) const override {
+    return ScriptsOf(Owner(SlotOf(key))).get() == server;
+  }
+
+  // Returns null if neither the latest view names the node, nor a new one that comes by the
+  // deadline.
+  ScriptServerPtr Follow(const Redirect& redirect, const ScriptServer& from,
+                         base::Instant deadline) override {
+    HostAndPort where{.host = redirect.host, .port = redirect.port};
+    for (const ClusterNodePtr& node : nodes()) {
+      if (where.host.empty() && &node->server->scripts() == &from) where.host = node->where.host;
+    }
     bool moved = false;
     ClusterNodePtr node = ApplyRedirect(redirect, where, moved);
     if (node == nullptr && Refresh(deadline)) node = ApplyRedirect(redirect, where, moved);
     if (moved) {
-      hooks_.on_moved(redirect.slot);
+      cluster_.Concern(redirect.slot);
       RefreshSoon();  // other slots may have moved, too
     }
-    return node;
+    return ScriptsOf(node);
   }
 
   // Requests a refresh: the map may be out of date.
@@ -158,34 +162,26 @@ class ClusterMap {
   }
 
   // Requests a refresh and waits until one that began later ends. False: the deadline came first.
-  bool Refresh(base::Instant deadline) {
+  bool Refresh(base::Instant deadline) override {
     const base::MutexLock lock(mu_);
-    if (!worker_.Start()) return false;
-    refresh_wanted_ = true;
-    worker_.Wake();
-    if (std::this_thread::get_id() == worker_id_) return false;  // called by its chores
-    const uint64_t begun = begun_;
-    while (ended_ <= begun && !stopping_ && base::Now() < deadline) found_.WaitUntil(mu_, deadline);
-    return ended_ > begun;
+    return worker_.Start() && AwaitRefresh([] { return false; }, deadline);
   }
 
-  void Wake() {
-    const base::MutexLock lock(mu_);
-    chores_ = true;
-    worker_.Wake();
-  }
+  // Has the thread do its chores.
+  void Wake() { worker_.Wake(); }
 
   std::vector<ClusterNodePtr> nodes() const {
     const base::MutexLock lock(mu_);
     std::vector<ClusterNodePtr> nodes;
-    for (const auto& [where, node] : nodes_) nodes.push_back(node);
+    std::ranges::copy_if(nodes_, std::back_inserter(nodes),
+                         [](const ClusterNodePtr& node) { return !node->retired; });
     return nodes;
   }
 
+  // REQUIRES: the cluster is `stopped_`.
   void Stop() {
     {
       const base::MutexLock lock(mu_);
-      stopping_ = true;
       found_.SignalAll();
     }
     worker_.Stop();
@@ -193,80 +189,83 @@ class ClusterMap {
     for (ClusterNode* node = latest_; node != nullptr; node = node->older) node->server->Stop();
   }
 
-  // In a forked child, in place of destruction: closes the descriptors and touches nothing else.
-  void CloseInForkedChild() {
+  // Closes the descriptors and touches nothing else.
+  void CloseAll() {
     for (ClusterNode* node = latest_; node != nullptr; node = node->older) node->server.reset();
   }
 
  private:
   absl::Status Await(absl::FunctionRef<bool()> known, base::Instant deadline) {
     const base::MutexLock lock(mu_);
-    if (known()) return absl::OkStatus();
-    if (!worker_.Start()) return base::NoThread();
+    while (!known()) {
+      if (!worker_.Start()) return base::NoThread();
+      const bool refreshed = AwaitRefresh(known, deadline);
+      // Waiting does not help against a refusal.
+      const bool refused = !last_failure_.ok() && !absl::IsUnavailable(last_failure_);
+      if (known() || (refreshed && !refused)) continue;
+      if (!last_failure_.ok()) return MarkNotSent(base::Unshared(last_failure_));
+      return MarkNotSent(
+          absl::UnavailableError(absl::StrCat("no node of ", cluster_.name_, " serves it")));
+    }
+    return absl::OkStatus();
+  }
+
+  // Requests a refresh and waits until one that began later ends (true), or until `enough`.
+  bool AwaitRefresh(absl::FunctionRef<bool()> enough, base::Instant deadline)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     refresh_wanted_ = true;
+    if (std::this_thread::get_id() == worker_id_) return false;  // called by its chores
     worker_.Wake();
     const uint64_t begun = begun_;
-    while (!known() && !stopping_ && base::Now() < deadline) {
-      // Waiting does not help against a refusal.
-      if (ended_ > begun && !last_failure_.ok() && !absl::IsUnavailable(last_failure_)) break;
+    while (ended_ <= begun && !enough() && !cluster_.stopped_ && base::Now() < deadline) {
       found_.WaitUntil(mu_, deadline);
-      refresh_wanted_ = true;
-      worker_.Wake();
     }
-    if (known()) return absl::OkStatus();
-    if (!last_failure_.ok()) return MarkNotSent(base::Unshared(last_failure_));
-    return MarkNotSent(absl::UnavailableError(absl::StrCat("no node of ", name_, " serves it")));
+    return ended_ > begun;
   }
 
   // The thread's: returns when it is due next.
   base::Instant Work() {
-    const base::Instant now = base::Now();
-    bool refreshes = false;
-    bool chores = false;
     {
       const base::MutexLock lock(mu_);
       worker_id_ = std::this_thread::get_id();
-      refreshes = refresh_wanted_ && next_refresh_ <= now;
-      chores = std::exchange(chores_, false) || chores_due_ <= now;
     }
-    // Chores go first, since a refresh takes longer.
-    if (chores) chores_due_ = hooks_.chores();
-    if (refreshes) RefreshNow();
-    CloseUnused();
-    const base::MutexLock lock(mu_);
-    if (chores_) return {};
-    const base::Instant due = refresh_wanted_ ? std::min(next_refresh_, chores_due_) : chores_due_;
-    return retired_.empty() ? due : std::min(due, now + kCloseUnusedEvery);
+    // Chores go first, since a refresh takes longer. They also follow each refresh.
+    base::WithMemory([this] { cluster_.DoChores(); });
+    const bool closed = CloseUnused();
+    const base::Instant now = base::Now();
+    base::Instant due = closed ? base::Instant::Infinite() : now + kCloseUnusedEvery;
+    {
+      const base::MutexLock lock(mu_);
+      if (refresh_wanted_) due = std::min(due, next_refresh_);
+    }
+    if (due <= now) RefreshNow();
+    return due;
   }
 
   void RefreshNow() {
     {
       const base::MutexLock lock(mu_);
-      if (stopping_) return;
       refresh_wanted_ = false;
       ++begun_;
     }
-    absl::Status status = AskNodes();
+    absl::Status status = base::WithMemory([this] { return AskNodes(); });
     next_refresh_ = base::Now() + base::Jittered(kApart);
     const base::MutexLock lock(mu_);
     last_failure_ = std::move(status);
     ended_ = begun_;
     found_.SignalAll();
-    chores_ = true;
   }
 
   // Takes the view of the first node that is well and not behind, otherwise the newest one.
   absl::Status AskNodes() {
+    const Url& url = cluster_.url_;
     absl::Status why;
     std::optional<ClusterView> best;
     std::optional<HostAndPort> told_by;
     for (const HostAndPort& each : NodesToAsk()) {
-      {
-        const base::MutexLock lock(mu_);
-        if (stopping_) break;
-      }
-      const base::Instant deadline = base::Now() + std::min(kMapTimeout, url_.connect_timeout);
-      absl::StatusOr<ClusterView> view = AskForView(url_, each, deadline);
+      if (cluster_.stopped_) break;
+      const base::Instant deadline = base::Now() + std::min(kMapTimeout, url.connect_timeout);
+      absl::StatusOr<ClusterView> view = AskForView(url, each, deadline);
       if (!view.ok()) {
         why = view.status();
         continue;
@@ -298,7 +297,7 @@ class ClusterMap {
     for (const ClusterNodePtr& node : this->nodes()) {
       if (node->server->connected()) add(node->where);
     }
-    for (const HostAndPort& each : url_.nodes) add(each);
+    for (const HostAndPort& each : cluster_.url_.nodes) add(each);
     const base::MutexLock lock(mu_);
     for (const HostAndPort& each : members_) add(each);
     return nodes;
@@ -328,25 +327,23 @@ class ClusterMap {
         if (before != owners[slot]) moved.push_back(static_cast<Slot>(slot));
       }
       owners_ = std::move(owners);
-      std::erase_if(nodes_, [&](const auto& node) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-        const bool retired = !view.members.contains(node.first);
-        if (retired) node.second->retired = true;
-        if (retired) retired_.push_back(node.second);
-        return retired;
-      });
+      is_whole_ = true;
+      for (const ClusterNodePtr& node : nodes_) {
+        if (!members_.contains(node->where)) node->retired = true;
+      }
     }
-    for (const Slot slot : moved) hooks_.on_moved(slot);
-    hooks_.on_view();
-    CloseUnused();
+    for (const Slot slot : moved) cluster_.Concern(slot);
+    cluster_.OnView();
   }
 
   ClusterNodePtr NodeAt(const HostAndPort& where) noexcept ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    ClusterNodePtr& node = nodes_[where];
-    if (node == nullptr) {
-      node = ClusterNodePtr(new ClusterNode{.where = where, .server = hooks_.make(where)});
-      node->older = latest_.load(std::memory_order_relaxed);
-      latest_.store(node.get(), std::memory_order_release);
+    for (const ClusterNodePtr& node : nodes_) {
+      if (node->where == where && !node->retired) return node;
     }
+    ClusterNodePtr& node = nodes_.emplace_back(new ClusterNode{.where = where});
+    node->server = cluster_.MakeServer(*node);
+    node->older = latest_.load(std::memory_order_relaxed);
+    latest_.store(node.get(), std::memory_order_release);
     return node;
   }
 
@@ -357,19 +354,23 @@ class ClusterMap {
     if (redirect.once) return node;
     ClusterNodePtr& owner = owners_[redirect.slot];
     moved = owner != nullptr && owner != node;
+    is_whole_ = is_whole_ && !moved;
     owner = node;
     return node;
   }
 
-  // Closes the retired nodes that no call uses any more.
-  void CloseUnused() {
+  // Closes the retired nodes that no call uses any more. False: others are still in use.
+  bool CloseUnused() {
     std::vector<ClusterNodePtr> dead;
+    bool closed = false;
     {
       const base::MutexLock lock(mu_);
-      const auto used = std::partition(retired_.begin(), retired_.end(),
-                                       [](const auto& node) { return node.use_count() > 1; });
-      std::move(used, retired_.end(), std::back_inserter(dead));
-      retired_.erase(used, retired_.end());
+      const auto open = std::partition(nodes_.begin(), nodes_.end(), [](const auto& node) {
+        return !node->retired || node.use_count() > 1;
+      });
+      dead.assign(open, nodes_.end());
+      nodes_.erase(open, nodes_.end());
+      closed = std::ranges::none_of(nodes_, [](const auto& node) { return node->retired.load(); });
     }
     for (const auto& node : dead) node->server->Stop();
     const base::MutexLock lock(mu_);
@@ -378,178 +379,104 @@ class ClusterMap {
       while (link->load() != node.get()) link = &link->load()->older;
       link->store(node->older);
     }
+    return closed;
   }
 
-  const Url url_;
-  const std::string name_;
-  const Hooks hooks_;
+  Cluster& cluster_;
   // The list of all open nodes. It has no lock, for the sake of a forked child.
   base::Atomic<ClusterNode*> latest_{nullptr};
 
   mutable base::Mutex mu_;
   base::CondVar found_;  // wakes callers that wait for a refresh
-  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   bool refresh_wanted_ ABSL_GUARDED_BY(mu_) = false;
-  bool chores_ ABSL_GUARDED_BY(mu_) = false;
   std::thread::id worker_id_ ABSL_GUARDED_BY(mu_);
   uint64_t begun_ ABSL_GUARDED_BY(mu_) = 0;  // refreshes
   uint64_t ended_ ABSL_GUARDED_BY(mu_) = 0;
   absl::Status last_failure_ ABSL_GUARDED_BY(mu_);
   std::vector<ClusterNodePtr> owners_ ABSL_GUARDED_BY(mu_) = std::vector<ClusterNodePtr>(kSlots);
-  std::map<HostAndPort, ClusterNodePtr> nodes_ ABSL_GUARDED_BY(mu_);
-  std::vector<ClusterNodePtr> retired_ ABSL_GUARDED_BY(mu_);
-  std::set<HostAndPort> members_ ABSL_GUARDED_BY(mu_);  // named by the latest view
+  bool is_whole_ ABSL_GUARDED_BY(mu_) = false;
+  std::vector<ClusterNodePtr> nodes_ ABSL_GUARDED_BY(mu_);  // that are open; some are retired
+  std::set<HostAndPort> members_ ABSL_GUARDED_BY(mu_);      // named by the latest view
   // Used by the thread: the last view, and the node that gave it.
   std::optional<HostAndPort> told_by_;
   int64_t epoch_ = 0;
   std::set<std::string> ids_;
   base::Instant next_refresh_;
-  base::Instant chores_due_ = base::Instant::Infinite();
   base::Worker worker_{"redlatch-map", [this] { return Work(); }};
 };
 
 // Begins the quarantine in all slots of a new primary, as the first acquisition in a slot would. So
 // it ends soon after the promotion in all slots, and not in each some time after its first use. One
-// client does this, and records at the primary's first slot that it is done.
+// client does this, and records at the primary's first slot that it is done. It has a thread of its
+// own.
 class ClusterQuarantine {
  public:
-  explicit ClusterQuarantine(Cluster::Quarantine options) : options_(std::move(options)) {}
+  explicit ClusterQuarantine(Cluster& cluster)
+      : cluster_(cluster), options_(cluster.own_.quarantine) {}
 
-  // The node's connection is new: it may be another server, or have lost its data.
-  void CheckAgain(const SingleServer* server) {
-    const base::MutexLock lock(mu_);
-    to_check_.push_back(server);
-  }
+  // A node's connection is new, or the map.
+  void Wake() { worker_.Wake(); }
+  // REQUIRES: the cluster is `stopped_`.
+  void Stop() { worker_.Stop(); }
 
-  // Continues the work until `until`. Only one thread may call it. Returns when it must be called
-  // again at the latest.
-  base::Instant GoOn(const ClusterMap& map, base::Instant until) {
-    struct Owned {
-      ClusterNodePtr owner;
-      std::vector<Slot> slots;
-    };
-    std::map<HostAndPort, Owned> nodes;
-    Owned* owned = nullptr;
+ private:
+  base::Instant Work() {
+    const ClusterMap& map = *cluster_.map_;
+    if (!map.is_whole()) return base::Instant::Infinite();
     const std::vector<ClusterNodePtr> owners = map.owners();
+    std::unordered_map<const ClusterNode*, std::vector<Slot>> slots;
     for (int slot = 0; slot < kSlots; ++slot) {
-      const ClusterNodePtr& owner = owners[slot];
-      if (owner == nullptr) continue;
-      if (owned == nullptr || owned->owner != owner) owned = &nodes[owner->where];
-      owned->owner = owner;
-      owned->slots.push_back(static_cast<Slot>(slot));
+      slots[owners[slot].get()].push_back(static_cast<Slot>(slot));
     }
-    std::vector<const SingleServer*> to_check;
-    {
-      const base::MutexLock lock(mu_);
-      to_check.swap(to_check_);
-    }
-    // A node that serves no slot now counts as new when it does.
-    std::erase_if(rounds_, [&](const auto& round) { return !nodes.contains(round.first); });
     base::Instant next = base::Instant::Infinite();
-    auto each = nodes.upper_bound(latest_);
-    for (size_t i = 0; i < nodes.size(); ++i, ++each) {
-      if (each == nodes.end()) each = nodes.begin();
-      const auto& [where, its] = *each;
-      SingleServer& server = *its.owner->server;
-      Round& round =
-          rounds_
-              .try_emplace(where,
-                           Round{.at_once = kAtOnce,
-                                 .backoff = {kQuarantineFirstPause, kQuarantineLongestPause}})
-              .first->second;
-      if (std::find(to_check.begin(), to_check.end(), &server) != to_check.end()) {
-        round.state = Round::State::kUnknown;
-        round.next = base::Instant();
+    for (const ClusterNodePtr& node : map.nodes()) {
+      const auto its = slots.find(node.get());
+      // A node that serves no slot now counts as new when it does.
+      if (node->reconnected.exchange(false) || its == slots.end()) {
+        node->quarantine_due = {};
+        node->quarantine_backoff.Reset();
       }
-      const base::Instant now = base::Now();
-      if (round.next <= now && now < until) {
-        GoOnAt(server, its.slots, round, until);
-        latest_ = where;
+      if (its == slots.end()) continue;
+      if (node->quarantine_due <= base::Now() && !cluster_.stopped_) {
+        const bool done = BeginAt(*node->server, its->second);
+        node->quarantine_due = base::Now() + (done ? kDay : node->quarantine_backoff.Next());
       }
-      next = std::min(next, round.next);
+      next = std::min(next, node->quarantine_due);
     }
     return next;
   }
 
- private:
-  struct Round {
-    enum class State : uint8_t { kUnknown, kOurs, kDone };
-    State state = State::kUnknown;
-    std::string id;          // of the primary epoch
-    std::vector<Slot> left;  // kOurs: those still to begin, from the back
-    size_t at_once;
-    base::Backoff backoff;
-    base::Instant next = {};  // when to continue
-  };
-  enum class Outcome : uint8_t { kOk, kDenied, kFailed };
-
-  void GoOnAt(SingleServer& server, const std::vector<Slot>& slots, Round& round,
-              base::Instant until) const {
-    using enum Round::State;
-    if (round.state == kDone) round.state = kUnknown;  // that was a day ago
-    if (round.state == kUnknown) Find(server, slots, round, until);
-    while (round.state == kOurs && !round.left.empty() && base::Now() < until) {
-      const size_t count = std::min(round.at_once, round.left.size());
-      const auto some = absl::MakeSpan(round.left).last(count);
-      const Outcome outcome =
-          Begin(server, some, std::min(until, base::Now() + kQuarantineTimeout));
-      if (outcome == Outcome::kDenied)
-        round.state = kDone;  // another client, or the first use, does it
-      if (outcome == Outcome::kFailed) {
-        round.at_once = std::max(round.at_once / 2, kLeastAtOnce);
-        break;
-      }
-      round.left.resize(round.left.size() - count);
-      round.backoff.Reset();
-      round.next = base::Now();
-    }
-    if (round.state == kOurs && round.left.empty()) {
-      const std::string key = KeyOf(slots.front()) + ".begun";
-      const auto told = server.Call({}, Command({"SET", key, round.id, "PX", kDayMs}),
-                                    std::min(until, base::Now() + kQuarantineTimeout));
-      if ((told.ok() && told->text == "OK") || Denied(told)) round.state = kDone;
-    }
-    if (round.state == kDone) {
-      round.next = base::Now() + kDay;
-    } else if (round.next <= base::Now() && until > base::Now()) {
-      round.next = base::Now() + round.backoff.Next();
-    }
-  }
-
-  // Finds out if the work is done, and otherwise takes it over for this client.
-  void Find(SingleServer& server, const std::vector<Slot>& slots, Round& round,
-            base::Instant until) const {
-    using enum Round::State;
-    const auto ask = [&](const Command& command) {
-      return server.Call({}, command, std::min(until, base::Now() + kQuarantineTimeout));
+  // Returns true if the quarantine has begun, or will by other means; false: try again.
+  bool BeginAt(SingleServer& server, const std::vector<Slot>& slots) const {
+    const auto is = [&](const Command& command, std::string_view expected) {
+      const absl::StatusOr<std::string> text = Ask(server, command);
+      return text.ok() && *text == expected;
     };
-    const auto text = [](const absl::StatusOr<Reply>& reply) {
-      return reply.ok() && !reply->is_error() ? reply->text : std::string();
-    };
-    round.id = InfoField(text(ask({"INFO", "replication"})), "master_replid");
-    if (round.id.empty()) return;
+    const std::string id(
+        InfoField(Ask(server, {"INFO", "replication"}).value_or(""), "master_replid"));
+    if (id.empty()) return false;
     const std::string done_key = KeyOf(slots.front()) + ".begun";
-    const std::string taken_key = done_key + round.id;
-    if (text(ask({"GET", done_key})) == round.id) {
-      round.state = kDone;
-      return;
+    const std::string taken_key = done_key + id;
+    if (is({"GET", done_key}, id)) return true;
+    const auto taken = Ask(server, {"SET", taken_key, options_.client, "NX", "PX", kTakenMs});
+    // If this user may not, another client does it, or the first use.
+    if (absl::IsPermissionDenied(taken.status())) return true;
+    const bool ours = taken.value_or("") == "OK" || is({"GET", taken_key}, options_.client);
+    if (!ours) return false;
+    for (size_t at = 0; at < slots.size(); at += kAtOnce) {
+      const absl::Status begun = Begin(server, absl::MakeConstSpan(slots).subspan(at, kAtOnce));
+      if (!begun.ok() || cluster_.stopped_) return absl::IsPermissionDenied(begun);
     }
-    const auto taken = ask({"SET", taken_key, options_.client, "NX", "PX", kTakenMs});
-    if (Denied(taken)) {
-      round.state = kDone;  // another client, or the first use, does it
-    } else if (text(taken) == "OK" || text(ask({"GET", taken_key})) == options_.client) {
-      round.state = kOurs;
-      round.left = slots;
-    }
+    const auto told = Ask(server, {"SET", done_key, id, "PX", kDayMs});
+    return told.ok() || absl::IsPermissionDenied(told.status());
   }
 
   // Each slot is a call of its own: in those that have moved meanwhile, the first acquisition
   // begins it.
-  Outcome Begin(SingleServer& server, absl::Span<const Slot> slots, base::Instant deadline) const {
+  absl::Status Begin(SingleServer& server, absl::Span<const Slot> slots) const {
     const std::array<std::string_view, 2> args = {"", options_.quarantine_ms};
     std::vector<std::string> keys;
-    std::transform(slots.begin(), slots.end(), std::back_inserter(keys),
-                   [this](Slot slot) { return KeyOf(slot); });
+    for (const Slot slot : slots) keys.push_back(KeyOf(slot));
     const std::vector<std::string_view> words(keys.begin(), keys.end());
     std::vector<ScriptCall> calls;
     for (const std::string_view& word : words) {
@@ -557,32 +484,29 @@ class ClusterQuarantine {
           {.script = options_.begin, .keys = absl::MakeConstSpan(&word, 1), .args = args});
     }
     std::vector<absl::StatusOr<Reply>> answers(calls.size());
-    server.Run(calls, deadline, absl::MakeSpan(answers), AlwaysWanted);
-    Outcome outcome = Outcome::kOk;
+    server.Run(calls, base::Now() + kQuarantineTimeout, absl::MakeSpan(answers), AlwaysWanted);
+    absl::Status begun;
     for (const auto& answer : answers) {
-      if (absl::IsPermissionDenied(answer.status())) return Outcome::kDenied;
-      if (!answer.ok() && !RedirectOf(answer.status())) outcome = Outcome::kFailed;
+      if (absl::IsPermissionDenied(answer.status())) return answer.status();
+      if (!answer.ok() && !RedirectOf(answer.status())) begun = answer.status();
     }
-    return outcome;
+    return begun;
+  }
+
+  // Returns the reply's text. kPermissionDenied: the server denies the command to this user.
+  static absl::StatusOr<std::string> Ask(SingleServer& server, const Command& command) {
+    const absl::StatusOr<Reply> reply = server.Call({}, command, base::Now() + kQuarantineTimeout);
+    if (!reply.ok()) return absl::UnavailableError(reply.status().message());
+    if (reply->is_error()) return ErrorStatus(reply->text, server.connection().server());
+    return reply->text;
   }
 
   std::string KeyOf(Slot slot) const { return options_.key(TagOf(slot) + ":"); }
 
-  const Cluster::Quarantine options_;
-  base::Mutex mu_;
-  std::vector<const SingleServer*> to_check_ ABSL_GUARDED_BY(mu_);
-  // Used by the one thread.
-  std::map<HostAndPort, Round> rounds_;
-  HostAndPort latest_;  // the last one that was visited: the next round begins after it
+  Cluster& cluster_;
+  const Cluster::Quarantine& options_;
+  base::Worker worker_{"redlatch-begins", [this] { return Work(); }};
 };
-
-namespace {
-
-ScriptServerPtr ScriptsOf(const ClusterNodePtr& node) {
-  return node == nullptr ? nullptr : ScriptServerPtr(node, &node->server->scripts());
-}
-
-}  // namespace
 
 Cluster::Cluster(const Url& url, Own own, Events events)
     : ServerGroup(&runner_, /*sharded=*/true),
@@ -590,40 +514,40 @@ Cluster::Cluster(const Url& url, Own own, Events events)
       name_(url.DebugString()),
       own_(std::move(own)),
       events_(std::move(events)),
-      runner_(*this, name_),
-      quarantine_(url.quarantine > absl::ZeroDuration()
-                      ? std::make_unique<ClusterQuarantine>(own_.quarantine)
-                      : nullptr),
-      map_(std::make_unique<ClusterMap>(
-          url,
-          ClusterMap::Hooks{.make = [this](const HostAndPort& where) { return MakeNode(where); },
-                            .on_moved = [this](Slot slot) { Concern(slot); },
-                            .on_view = [this] { OnView(); },
-                            .chores = [this] { return DoChores(); }})) {}
+      map_(std::make_unique<ClusterMap>(*this)),
+      runner_(*map_, name_),
+      quarantine_(url.quarantine > absl::ZeroDuration() ? std::make_unique<ClusterQuarantine>(*this)
+                                                        : nullptr) {}
 
 Cluster::~Cluster() { Stop(); }
 
 void Cluster::operator delete(Cluster* cluster, std::destroying_delete_t) {
-  if (cluster->fork_guard_.InForkedChild()) return cluster->map_->CloseInForkedChild();
+  if (cluster->fork_guard_.InForkedChild()) return cluster->map_->CloseAll();
   cluster->~Cluster();
   ::operator delete(cluster);
 }
 
-std::unique_ptr<SingleServer> Cluster::MakeNode(const HostAndPort& where) {
-  auto self = std::make_shared<const SingleServer*>(nullptr);
+std::unique_ptr<SingleServer> Cluster::MakeServer(ClusterNode& node) {
   Events events = events_;
-  events.on_reconnected = [this, self] {
-    ConcernAllOf(*self);
+  events.on_reconnected = [this, &node] {
+    OnReconnected(node);
     events_.on_reconnected();
   };
-  auto node = std::make_unique<SingleServer>(
-      UrlOfNode(url_, where), std::string(), std::nullopt, std::vector<Command>(), own_.mark,
-      std::move(events),
-      Membership{.listener = listener_,
-                 .on_silent = [this](std::string_view channel) { Silent(channel); },
-                 .on_down = [this] { map_->RefreshSoon(); }});
-  *self = node.get();
-  return node;
+  events.on_down = [this] {
+    map_->RefreshSoon();
+    if (events_.on_down) events_.on_down();
+  };
+  events.on_other_channel = [this](std::string_view channel,
+                                   std::optional<std::string_view> message) {
+    if (events_.on_other_channel && events_.on_other_channel(channel, message)) return true;
+    if (message) return false;  // it is of this client's own channel
+    Concern(SlotOf(channel));   // this subscribes again before the refresh, which takes longer
+    map_->RefreshSoon();
+    return true;
+  };
+  return std::make_unique<SingleServer>(UrlOfNode(url_, node.where), std::string(), std::nullopt,
+                                        std::vector<Command>(), own_.mark, std::move(events),
+                                        listener_);
 }
 
 ServerFacts Cluster::facts(std::string_view key) const {
@@ -648,11 +572,7 @@ ServerFacts Cluster::facts(std::string_view key) const {
 
 absl::Status Cluster::Connect(base::Instant deadline, std::vector<std::string>& warnings) {
   if (absl::Status found = map_->AwaitSome(deadline); !found.ok()) return found;
-  std::vector<ClusterNodePtr> nodes;
-  for (ClusterNodePtr& each : map_->owners()) {
-    const bool known = std::find(nodes.rbegin(), nodes.rend(), each) != nodes.rend();
-    if (each != nullptr && !known) nodes.push_back(std::move(each));
-  }
+  const std::vector<ClusterNodePtr> nodes = map_->nodes();
   absl::Status connected;
   for (size_t i = 0; i < nodes.size(); ++i) {
     const base::Instant now = base::Now();
@@ -661,32 +581,6 @@ absl::Status Cluster::Connect(base::Instant deadline, std::vector<std::string>& 
     if (!absl::IsUnavailable(connected)) break;
   }
   return connected;
-}
-
-absl::StatusOr<ScriptServerPtr> Cluster::OwnerOf(std::string_view key, base::Instant deadline) {
-  absl::StatusOr<ClusterNodePtr> owner = map_->AwaitOwner(SlotOf(key), deadline);
-  if (!owner.ok()) return owner.status();
-  return ScriptsOf(*owner);
-}
-
-bool Cluster::IsOwnerOf(std::string_view key, const ScriptServer* server) const {
-  const ClusterNodePtr owner = map_->Owner(SlotOf(key));
-  return owner != nullptr && &owner->server->scripts() == server;
-}
-
-ScriptServerPtr Cluster::Follow(const Redirect& redirect, const ScriptServer& from,
-                                base::Instant deadline) {
-  HostAndPort where{.host = redirect.host, .port = redirect.port};
-  for (const ClusterNodePtr& node : map_->nodes()) {
-    if (where.host.empty() && &node->server->scripts() == &from) where.host = node->where.host;
-  }
-  return ScriptsOf(map_->Follow(redirect, where, deadline));
-}
-
-bool Cluster::Refresh(base::Instant deadline) {
-  if (base::Now() < deadline) return map_->Refresh(deadline);
-  map_->RefreshSoon();
-  return false;
 }
 
 bool Cluster::Drain(base::Instant until) {
@@ -713,83 +607,84 @@ ServerGroup::Reconnected Cluster::TakeReconnected() {
 void Cluster::Stop() {
   stopped_ = true;
   map_->Stop();
+  if (quarantine_ != nullptr) quarantine_->Stop();
 }
 
-// ---- The subscriptions of a cluster's client, slot by slot, and how the map's thread repairs
-// them.
+// ---- The subscriptions of a cluster's client, slot by slot.
 
 ClusterNodePtr Cluster::SubscribedAt(Slot slot) const {
   const base::MutexLock lock(mu_);
-  const auto found = subscribed_at_.find(slot);
-  return found == subscribed_at_.end() ? nullptr : found->second;
+  const auto found = channels_.find(slot);
+  return found == channels_.end() ? nullptr : found->second.at;
 }
 
 Subscription Cluster::subscription(std::string_view key) const {
+  const ClusterNodePtr at = SubscribedAt(SlotOf(key));
+  const bool acknowledged = at != nullptr && at == map_->Owner(SlotOf(key));
+  return {.acknowledged = acknowledged, .live = acknowledged && at->server->connected()};
+}
+
+absl::Status Cluster::SubscribeTo(std::string_view key, const std::string& channel,
+                                  base::Instant deadline) {
+  return SubscribeAtOwner(SlotOf(key), channel, deadline).status();
+}
+
+void Cluster::Forget(const std::string& channel) { ForgetExceptAt(nullptr, channel); }
+
+void Cluster::ForgetExceptAt(const ClusterNodePtr& owner, const std::string& channel) {
+  for (const ClusterNodePtr& node : map_->nodes()) {
+    if (node != owner) node->server->Forget(channel);
+  }
+}
+
+// Whatever has happened to the channel of the key's slot, this subscribes it where the slot is now.
+absl::Status Cluster::Subscribe(std::string_view key, base::Instant deadline) {
   const Slot slot = SlotOf(key);
-  const ClusterNodePtr owner = map_->Owner(slot);
-  if (owner == nullptr) return {};
-  Subscription its = owner->server->subscription(key);
-  its.acknowledged = SubscribedAt(slot) == owner;
-  its.live = its.acknowledged && owner->server->connected();
-  return its;
-}
-
-absl::Status Cluster::SubscribeSlot(Slot slot, base::Instant deadline) {
-  const ClusterNodePtr before = SubscribedAt(slot);
+  const std::string channel = own_.channel(TagOf(slot) + ":");
+  uint64_t losses = 0;
+  bool again = false;
   {
     const base::MutexLock lock(mu_);
-    wanted_.set(slot);
+    const Channel& its = channels_[slot];
+    losses = its.losses;
+    again = losses > 0 && its.at == nullptr;
   }
-  absl::Status subscribed =
-      SubscribeOnce(slot, own_.channel(TagOf(slot) + ":"), /*own=*/true, deadline);
-  bool moved = false;
+  if (again) ForgetExceptAt(map_->Owner(slot), channel);
+  const absl::StatusOr<ClusterNodePtr> node = SubscribeAtOwner(slot, channel, deadline);
+  bool lost = false;
   {
     const base::MutexLock lock(mu_);
-    // The subscription continues in the background, unless it is refused for good.
-    if (absl::IsUnavailable(subscribed)) silent_.set(slot);
-    if (!subscribed.ok() && !absl::IsUnavailable(subscribed)) wanted_.reset(slot);
-    const auto now_at = subscribed_at_.find(slot);
-    moved = subscribed.ok() && before != nullptr && now_at != subscribed_at_.end() &&
-            before != now_at->second;
-    if (moved) concerned_.set(slot);
+    Channel& its = channels_[slot];
+    if (!node.ok()) {
+      its.at = nullptr;
+      ++its.losses;
+    } else if (its.losses == losses) {
+      its.at = *node;
+      // Messages published meanwhile are lost: all waiters must ask.
+      if (again) concerned_.set(slot);
+    }
+    // The thread of the map goes on, unless the subscription is refused for good.
+    its.wanted =
+        node.ok() || absl::IsUnavailable(node.status()) || absl::IsResourceExhausted(node.status());
+    lost = its.wanted && its.at == nullptr;
   }
-  // Messages published meanwhile are lost: all waiters must ask.
-  if (moved) events_.on_reconnected();
-  if (absl::IsUnavailable(subscribed)) map_->RefreshSoon();
-  return subscribed;
+  if (node.ok() && again) events_.on_reconnected();
+  if (lost) map_->RefreshSoon();
+  return node.status();
 }
 
-void Cluster::Forget(const std::string& channel) {
-  for (const ClusterNodePtr& node : map_->nodes()) node->server->Forget(channel);
-}
-
-absl::Status Cluster::SubscribeOnce(Slot slot, const std::string& channel, bool own,
-                                    base::Instant deadline) {
+absl::StatusOr<ClusterNodePtr> Cluster::SubscribeAtOwner(Slot slot, const std::string& channel,
+                                                         base::Instant deadline) {
   base::Backoff backoff(kFirstPause, kLongestPause);
-  for (int redirects = 0;;) {
-    const absl::StatusOr<ClusterNodePtr> owner = map_->AwaitOwner(slot, deadline);
-    if (!owner.ok()) return owner.status();
-    ClusterNode& node = **owner;
-    ClusterNodePtr before;
-    uint64_t silences = 0;
-    if (own) {
-      const base::MutexLock lock(mu_);
-      before = std::exchange(asked_at_[slot], *owner);
-      silences = silences_[slot];
-    }
-    if (before != nullptr && before != *owner && !map_->IsOwner(slot, before.get())) {
-      before->server->Forget(channel);
-    }
-    absl::Status subscribed = node.server->SubscribeTo({}, channel, deadline);
+  for (;;) {
+    absl::StatusOr<ClusterNodePtr> owner = map_->AwaitOwner(slot, deadline);
+    if (!owner.ok()) return owner;
+    SingleServer& server = *(*owner)->server;
+    const absl::Status subscribed = server.SubscribeTo({}, channel, deadline);
     if (subscribed.ok()) {
-      if (own) {
-        const base::MutexLock lock(mu_);
-        // Unless the server's refusal has come before the call returned.
-        if (silences_[slot] == silences) subscribed_at_[slot] = *owner;
-      }
-      if (map_->IsOwner(slot, &node)) return subscribed;
+      if (map_->Owner(slot) == *owner) return owner;
     } else if (const std::optional<Redirect> redirect = RedirectOf(subscribed)) {
-      if (runner_.Follow(*redirect, node.server->scripts(), deadline, redirects)) continue;
+      map_->Follow(*redirect, server.scripts(), deadline);
     } else if (NotSent(subscribed) || absl::IsCancelled(subscribed)) {
       map_->RefreshSoon();  // the slot has just left
     } else {
@@ -815,80 +710,59 @@ void Cluster::KeepReading(std::string_view key, bool begins) try {
   {
     const base::MutexLock lock(mu_);
     if (begins) {
-      if (const auto found = subscribed_at_.find(slot); found != subscribed_at_.end())
-        at = found->second;
+      if (const auto found = channels_.find(slot); found != channels_.end()) at = found->second.at;
       read_at_once_at_.emplace(slot, at);
-    } else if (const auto found = read_at_once_at_.find(slot); found != read_at_once_at_.end()) {
-      at = found->second;
-      read_at_once_at_.erase(found);
+    } else if (const auto ended = read_at_once_at_.extract(slot)) {
+      at = ended.mapped();
     }
   }
   if (at != nullptr) at->server->KeepReading(key, begins);
 } catch (const std::bad_alloc&) {  // messages still arrive, only later
 }
 
-// References to retired nodes would keep their connections open.
 void Cluster::OnView() {
-  view_whole_ = true;
-  const auto retired = [](const auto& each) {
-    return each.second != nullptr && each.second->retired;
-  };
+  if (quarantine_ != nullptr) quarantine_->Wake();
   const base::MutexLock lock(mu_);
-  std::erase_if(subscribed_at_, retired);
-  std::erase_if(asked_at_, retired);
-  for (auto& each : read_at_once_at_) {
-    if (retired(each)) each.second = nullptr;
+  // References to retired nodes would keep their connections open.
+  for (auto& [slot, node] : read_at_once_at_) {
+    if (node != nullptr && node->retired) node = nullptr;
   }
 }
 
 void Cluster::Concern(Slot slot) {
-  view_whole_ = false;
   {
     const base::MutexLock lock(mu_);
     concerned_.set(slot);
     described_ = described_ && slot != SlotOf(own_.description_key);
-    if (wanted_.test(slot)) silent_.set(slot);
+    if (const auto found = channels_.find(slot); found != channels_.end()) {
+      found->second.at = nullptr;
+      ++found->second.losses;
+    }
   }
   map_->Wake();
   events_.on_reconnected();
 }
 
-void Cluster::ConcernAllOf(const SingleServer* server) {
-  if (quarantine_ != nullptr) {
-    quarantine_->CheckAgain(server);
-    map_->Wake();
-  }
+void Cluster::OnReconnected(ClusterNode& node) {
+  node.reconnected = true;
+  if (quarantine_ != nullptr) quarantine_->Wake();
+  map_->Wake();
   const std::vector<ClusterNodePtr> owners = map_->owners();
   const base::MutexLock lock(mu_);
   for (size_t slot = 0; slot < owners.size(); ++slot) {
-    const ClusterNodePtr& owner = owners[slot];
-    if (owner == nullptr || owner->server.get() == server) concerned_.set(slot);
+    if (owners[slot] == nullptr || owners[slot].get() == &node) concerned_.set(slot);
   }
   described_ = described_ && !concerned_.test(SlotOf(own_.description_key));
   reconnected_ = true;
 }
 
-void Cluster::Silent(std::string_view channel) {
-  const Slot slot = SlotOf(channel);
-  {
-    const base::MutexLock lock(mu_);
-    silent_.set(slot);
-    subscribed_at_.erase(slot);
-    ++silences_[slot];
-  }
-  map_->Wake();  // it subscribes again before the refresh, which takes longer
-  map_->RefreshSoon();
-}
-
-base::Instant Cluster::DoChores() {
+void Cluster::DoChores() {
   Describe();
   SubscribeAgain();
-  // After a redirection, the map does not have all slots of a new node yet.
-  const bool begins = quarantine_ != nullptr && view_whole_;
-  return begins ? quarantine_->GoOn(*map_, base::Now() + kRound) : base::Instant::Infinite();
 }
 
 void Cluster::Describe() {
+  if (map_->Owner(SlotOf(own_.description_key)) == nullptr) return;
   {
     const base::MutexLock lock(mu_);
     if (std::exchange(described_, true)) return;
@@ -897,36 +771,22 @@ void Cluster::Describe() {
 }
 
 void Cluster::SubscribeAgain() {
-  std::bitset<kSlots> silent;
-  size_t first = 0;
-  {
-    const base::MutexLock lock(mu_);
-    silent = std::exchange(silent_, {});
-    first = next_silent_;
-  }
   const base::Instant until = base::Now() + kRound;
-  bool subscribed = false;
-  for (size_t i = 0, left = silent.count(); i < kSlots && left > 0; ++i) {
-    const size_t each = (first + i) % kSlots;
-    const auto slot = static_cast<Slot>(each);
-    if (!silent.test(slot)) continue;
-    const base::Instant now = base::Now();
-    if (stopped_ || until <= now) break;
-    silent.reset(slot);
-    --left;
-    const bool done = SubscribeSlot(slot, std::min(until, now + kSubscribeTimeout)).ok();
-    subscribed |= done;
-    const base::MutexLock lock(mu_);
-    if (done) concerned_.set(slot);
-    next_silent_ = (each + 1) % kSlots;
-  }
-  if (subscribed) events_.on_reconnected();
-  if (silent.none() || stopped_) return;
+  std::vector<Slot> silent;
   {
     const base::MutexLock lock(mu_);
-    silent_ |= silent;
+    for (const auto& [slot, its] : channels_) {
+      if (its.wanted && its.at == nullptr) silent.push_back(slot);
+    }
   }
-  map_->RefreshSoon();  // this calls SubscribeAgain() again
+  // The slots after those of the last round come first.
+  std::ranges::rotate(silent, std::ranges::lower_bound(silent, next_silent_));
+  for (const Slot slot : silent) {
+    const base::Instant now = base::Now();
+    if (stopped_ || until <= now) return map_->RefreshSoon();  // this calls it again
+    next_silent_ = slot + 1;
+    Subscribe(TagOf(slot), std::min(until, now + kSubscribeTimeout)).IgnoreError();
+  }
 }
 
 }  // namespace redlatch::redis

@@ -2,13 +2,13 @@
 #define REDLATCH_SRC_REDIS_SERVER_GROUP_CLUSTER_H_
 
 #include <bitset>
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <new>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -29,11 +29,11 @@
 namespace redlatch::redis {
 
 class ClusterMap;
+class ClusterQuarantine;
 struct ClusterNode;
 // Each call that uses a node has one of these. When only the map has one, its thread closes the
 // connections of a retired node.
 using ClusterNodePtr = std::shared_ptr<ClusterNode>;
-class ClusterQuarantine;
 
 // Redis Cluster: the primary that serves a key's slot has the key. Each primary has a
 // connection, made when it is first needed. Messages come on one channel per slot, which lies
@@ -41,7 +41,7 @@ class ClusterQuarantine;
 //
 // If a node says that it no longer serves a channel's slot, the channel is subscribed at the new
 // owner, and waiters ask again.
-class Cluster final : public ServerGroup, private ScriptRouter {
+class Cluster final : public ServerGroup {
  public:
   // How ClusterQuarantine begins a quarantine.
   struct Quarantine {
@@ -75,36 +75,36 @@ class Cluster final : public ServerGroup, private ScriptRouter {
   void Stop() override;
 
   Subscription subscription(std::string_view key) const override;
-  absl::Status Subscribe(std::string_view key, base::Instant deadline) override {
-    return SubscribeSlot(SlotOf(key), deadline);
-  }
+  absl::Status Subscribe(std::string_view key, base::Instant deadline) override;
   absl::Status SubscribeTo(std::string_view key, const std::string& channel,
-                           base::Instant deadline) override {
-    return SubscribeOnce(SlotOf(key), channel, /*own=*/false, deadline);
-  }
+                           base::Instant deadline) override;
   void Forget(const std::string& channel) override;
   void KeepReading(std::string_view key, bool begins) override;
   uint32_t Await(std::string_view key, base::Parker& parker, base::Instant deadline) override;
 
  private:
-  absl::StatusOr<ScriptServerPtr> OwnerOf(std::string_view key, base::Instant deadline) override;
-  bool IsOwnerOf(std::string_view key, const ScriptServer* server) const override;
-  ScriptServerPtr Follow(const Redirect& redirect, const ScriptServer& from,
-                         base::Instant deadline) override;
-  bool Refresh(base::Instant deadline) override;
-  std::unique_ptr<SingleServer> MakeNode(const HostAndPort& where);
-  absl::Status SubscribeSlot(Slot slot, base::Instant deadline);
-  // `own`: it is the slot's channel of this client.
-  absl::Status SubscribeOnce(Slot slot, const std::string& channel, bool own,
-                             base::Instant deadline);
-  void Concern(Slot slot);
-  void ConcernAllOf(const SingleServer* server);
-  void Silent(std::string_view channel);
-  void OnView();
-  // The node at which the slot's channel is subscribed; null: none.
+  friend class ClusterMap;
+  friend class ClusterQuarantine;
+  // This client's channel in a slot. The slot's locks need it where the slot is.
+  struct Channel {
+    ClusterNodePtr at;    // where it is subscribed; null: nowhere
+    bool wanted = false;  // if it is nowhere, the map's thread subscribes it
+    uint64_t losses = 0;  // how often it was given up, or could not be subscribed
+  };
+
   ClusterNodePtr SubscribedAt(Slot slot) const;
+  // Returns the node at which it is subscribed.
+  absl::StatusOr<ClusterNodePtr> SubscribeAtOwner(Slot slot, const std::string& channel,
+                                                  base::Instant deadline);
+  void ForgetExceptAt(const ClusterNodePtr& owner, const std::string& channel);
+  // The slot has moved, or its node has given up the channel.
+  void Concern(Slot slot);
+  void OnReconnected(ClusterNode& node);
+  // Called by the map.
+  std::unique_ptr<SingleServer> MakeServer(ClusterNode& node);
+  void OnView();
   // Called by the map's thread.
-  base::Instant DoChores();
+  void DoChores();
   void Describe();
   void SubscribeAgain();
 
@@ -114,27 +114,20 @@ class Cluster final : public ServerGroup, private ScriptRouter {
   const Events events_;
   const base::ForkGuard fork_guard_;
   const std::shared_ptr<Listener> listener_ = std::make_shared<Listener>();
-  const ScriptRunner runner_;
   base::Atomic<bool> stopped_{false};
-  base::Atomic<bool> view_whole_{false};  // the map is as a node gave it
+  int next_silent_ = 0;  // where SubscribeAgain() begins
 
   mutable base::Mutex mu_;
-  // The node at which the slot's channel is subscribed, if it is.
-  std::unordered_map<Slot, ClusterNodePtr> subscribed_at_ ABSL_GUARDED_BY(mu_);
-  // How often the slot's channel has fallen silent.
-  std::unordered_map<Slot, uint64_t> silences_ ABSL_GUARDED_BY(mu_);
-  // The node that was last asked to subscribe the slot's channel.
-  std::unordered_map<Slot, ClusterNodePtr> asked_at_ ABSL_GUARDED_BY(mu_);
+  std::map<Slot, Channel> channels_ ABSL_GUARDED_BY(mu_);
   // The nodes at which KeepReading() was called for a slot; another node may have it now.
   std::multimap<Slot, ClusterNodePtr> read_at_once_at_ ABSL_GUARDED_BY(mu_);
   std::bitset<kSlots> concerned_ ABSL_GUARDED_BY(mu_);  // affected since TakeReconnected()
   bool reconnected_ ABSL_GUARDED_BY(mu_) = false;       // since TakeReconnected()
-  std::bitset<kSlots> wanted_ ABSL_GUARDED_BY(mu_);     // Subscribe() was called
-  std::bitset<kSlots> silent_ ABSL_GUARDED_BY(mu_);     // to be subscribed again
-  size_t next_silent_ ABSL_GUARDED_BY(mu_) = 0;         // where the next round begins
   bool described_ ABSL_GUARDED_BY(mu_) = false;         // at the present owner of its key
-  std::unique_ptr<ClusterQuarantine> quarantine_;       // null: there is no quarantine
-  std::unique_ptr<ClusterMap> map_;                     // its thread uses the whole object
+  // Their threads use the whole object.
+  const std::unique_ptr<ClusterMap> map_;
+  const ScriptRunner runner_;
+  const std::unique_ptr<ClusterQuarantine> quarantine_;  // null: the URL has no quarantine
 };
 
 }  // namespace redlatch::redis

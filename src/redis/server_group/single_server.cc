@@ -5,6 +5,7 @@
 #include "absl/strings/str_split.h"
 #include "src/redis/connect/sentinel.h"
 #include "src/redis/transport/tls.h"
+#include "src/redis/wire/errors.h"
 
 namespace redlatch::redis {
 
@@ -23,23 +24,22 @@ constexpr absl::Duration kAMoment = absl::Milliseconds(200);
 
 SingleServer::SingleServer(const Url& url, std::string channel, std::optional<FirstScript> begin,
                            std::vector<Command> first, AckedConnection::Mark mark, Events events,
-                           Membership node)
+                           std::shared_ptr<Listener> listener)
     : ServerGroup(&runner_),
       channel_(std::move(channel)),
       events_(std::move(events)),
-      node_(std::move(node)),
-      connection_(std::make_unique<Connection>(url, Options(url, begin, std::move(first)))),
+      may_move_(url.sentinels != nullptr || (url.kind == Url::Kind::kTcp && !IsAddress(url.host))),
+      connection_(std::make_unique<Connection>(
+          url, Options(url, begin, std::move(first), std::move(listener)))),
       acked_(std::make_unique<AckedConnection>(url, std::move(mark), std::move(begin),
                                                [this] { return connection_->peer(); })),
-      scripts_({.loading_is_replicas = url.sentinels != nullptr,
-                .no_replicas_is_replicas = url.sentinels != nullptr ||
-                                           (url.kind == Url::Kind::kTcp && !IsAddress(url.host))},
-               connection_.get(), acked_.get()) {
+      scripts_(connection_.get(), acked_.get()) {
   if (url.sentinels != nullptr) watch_ = MakeWatch(url);
 }
 
 ConnectionOptions SingleServer::Options(const Url& url, std::optional<FirstScript> begin,
-                                        std::vector<Command> first) {
+                                        std::vector<Command> first,
+                                        std::shared_ptr<Listener> listener) {
   ConnectionOptions options{
       .on_message =
           [this](std::string_view channel, std::string_view message) {
@@ -47,18 +47,13 @@ ConnectionOptions SingleServer::Options(const Url& url, std::optional<FirstScrip
           },
       .on_refused = [this](std::string_view channel,
                            const absl::Status& why) { OnRefused(channel, why); },
-      .on_reconnected = [this] { events_.on_reconnected(); },
-      .on_down =
-          [this] {
-            if (node_.on_down) node_.on_down();
-            if (events_.on_down) events_.on_down();
-          },
+      .on_reconnected = events_.on_reconnected,
+      .on_down = events_.on_down,
       .sharded = url.in_cluster,
-      .listener = node_.listener,
-      .after_error =
-          [this](std::string_view error, absl::Duration connected_for) {
-            return scripts_.AfterError(error, connected_for);
-          },
+      .listener = std::move(listener),
+      .after_error = [this](
+                         std::string_view error,
+                         absl::Duration connected_for) { return WhyLeave(error, connected_for); },
       .fail_fast = url.in_cluster,
       .begin = std::move(begin),
       .first = std::move(first)};
@@ -66,13 +61,24 @@ ConnectionOptions SingleServer::Options(const Url& url, std::optional<FirstScrip
   return options;
 }
 
+std::string SingleServer::WhyLeave(std::string_view error, absl::Duration connected_for) {
+  const ErrorCode code = ClassifyError(error);
+  if (code == ErrorCode::kNoScript) scripts_.ForgetKnown();
+  const bool cut_off =
+      may_move_ && code == ErrorCode::kNoReplicas && connected_for >= absl::Seconds(1);
+  // A replica that replaces its data.
+  const bool loads = watch_ != nullptr && code == ErrorCode::kLoading;
+  if (!cut_off && !loads && !IsReplicas(code)) return {};
+  return cut_off ? "it has lost its replicas" : "it is a replica now";
+}
+
 // The next acquisition subscribes again, or says why it cannot.
 void SingleServer::OnRefused(std::string_view channel, const absl::Status& why) {
   if (TellOther(channel, std::nullopt)) return;
-  const std::string text(why.message());
   ++refusals_;
-  if (node_.on_silent) return node_.on_silent(channel);
-  if (!refused_.exchange(true) && events_.on_subscribed) events_.on_subscribed(false, text);
+  if (!refused_.exchange(true) && events_.on_subscribed) {
+    events_.on_subscribed(false, {why.message().data(), why.message().size()});
+  }
 }
 
 std::unique_ptr<Connection> SingleServer::MakeWatch(const Url& url) {

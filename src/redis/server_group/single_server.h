@@ -2,7 +2,6 @@
 #define REDLATCH_SRC_REDIS_SERVER_GROUP_SINGLE_SERVER_H_
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,16 +19,6 @@
 
 namespace redlatch::redis {
 
-// What a cluster needs from one of its nodes: one listener for all nodes, and events, which are
-// called as ServerGroup::Events are.
-struct Membership {
-  std::shared_ptr<Listener> listener;
-  // The node no longer sends messages on that channel, or never did.
-  std::function<void(std::string_view channel)> on_silent;
-  // The node cannot be reached.
-  std::function<void()> on_down;
-};
-
 // One server that has all keys, at the URL's address; with sentinels, the present primary.
 // Connects, and starts its thread, when it is first used: its events need not be ready sooner.
 //
@@ -38,11 +27,11 @@ struct Membership {
 // check for it.
 class SingleServer final : public ServerGroup {
  public:
-  // `channel`: the channel of the client's messages. `begin`, `first`: see
-  // ConnectionOptions. `mark`: see AckedConnection. `node`: for a node of a cluster.
+  // `channel`: the channel of the client's messages. `mark`: see AckedConnection. `begin`, `first`,
+  // `listener`: see ConnectionOptions.
   SingleServer(const Url& url, std::string channel, std::optional<FirstScript> begin,
                std::vector<Command> first, AckedConnection::Mark mark, Events events,
-               Membership node = {});
+               std::shared_ptr<Listener> listener = nullptr);
   ~SingleServer() override { SingleServer::Stop(); }
   SingleServer(const SingleServer&) = delete;
   SingleServer& operator=(const SingleServer&) = delete;
@@ -79,7 +68,9 @@ class SingleServer final : public ServerGroup {
 
  private:
   ConnectionOptions Options(const Url& url, std::optional<FirstScript> begin,
-                            std::vector<Command> first);
+                            std::vector<Command> first, std::shared_ptr<Listener> listener);
+  // Returns why the connection must be left after an error reply; empty: it need not.
+  std::string WhyLeave(std::string_view error, absl::Duration connected_for);
   void OnRefused(std::string_view channel, const absl::Status& why);
   bool TellOther(std::string_view channel, std::optional<std::string_view> message) const {
     return events_.on_other_channel && events_.on_other_channel(channel, message);
@@ -90,7 +81,8 @@ class SingleServer final : public ServerGroup {
 
   const std::string channel_;
   const Events events_;
-  const Membership node_;
+  // The URL names a host, whose name may lead to another server by now, or sentinels.
+  const bool may_move_;
   // The client's own channel: how often the server has refused it, and how often before the latest
   // subscription.
   base::Atomic<uint64_t> refusals_{1};
