@@ -422,7 +422,7 @@ class ClusterQuarantine {
  private:
   base::Instant Work() {
     const ClusterMap& map = *cluster_.map_;
-    if (!map.is_whole()) return base::Instant::Infinite();
+    if (!map.is_whole() || cluster_.stopped_) return base::Instant::Infinite();
     const std::vector<ClusterNodePtr> owners = map.owners();
     std::unordered_map<const ClusterNode*, std::vector<Slot>> slots;
     for (int slot = 0; slot < kSlots; ++slot) {
