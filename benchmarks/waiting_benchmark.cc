@@ -60,9 +60,9 @@ void BM_Waiting_Beside(benchmark::State& state) {
 }
 BENCHMARK(BM_Waiting_Beside)->Arg(0)->Arg(1)->Arg(kThreads)->UseManualTime()->Iterations(1);
 
-// The same beside threads that wait for locks which change hands: each shares its lock with a thread
-// of another client, and both hold it for 2 ms at a time. `gets`: how often they get one, for each
-// pair of the threads that work.
+// The same beside threads that wait for locks which change hands: each shares its lock with a
+// thread of another client, and both hold it for 2 ms at a time. `gets`: how often they get one,
+// for each pair of the threads that work.
 void BM_Waiting_BesideContended(benchmark::State& state) {
   const Client client = *Client::Connect(ServerUrl());
   const Client other = *Client::Connect(ServerUrl());

@@ -102,7 +102,8 @@ absl::StatusOr<std::optional<Accepted>> Connector::Poll(Transport::Polled* await
 
 absl::StatusOr<std::optional<Accepted>> Connector::Proceed(base::Instant limit) try {
   if (!attempt_.has_value()) {
-    attempt_.emplace().began = base::Now();
+    attempt_ = Attempt();
+    attempt_->began = base::Now();
     attempt_->deadline = attempt_->began + url_.connect_timeout;
   }
   Attempt& attempt = *attempt_;

@@ -780,7 +780,8 @@ void Cluster::SubscribeAgain() {
     }
   }
   // The slots after those of the last round come first.
-  std::ranges::rotate(silent, std::ranges::lower_bound(silent, next_silent_));
+  std::rotate(silent.begin(), std::lower_bound(silent.begin(), silent.end(), next_silent_),
+              silent.end());
   for (const Slot slot : silent) {
     const base::Instant now = base::Now();
     if (stopped_ || until <= now) return map_->RefreshSoon();  // this calls it again

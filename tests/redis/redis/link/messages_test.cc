@@ -227,17 +227,6 @@ struct MessagesNonsense : ::testing::TestWithParam<std::string> {
   support::MessageRecorder recorder_;
 };
 
-// The program only listens, so only a ping can notice it.
-struct MessagesSilence : MessagesNonsense {};
-TEST_F(MessagesSilence, CostsOnlyTheConnection) {
-  ExpectOneLoss([](const FakeServer::Asked& asked) -> std::optional<std::string> {
-    if (asked.command[0] == "PING" && asked.connection == 1) return "";
-    std::optional<std::string> answer = FakeServer::Polite(asked);
-    if (asked.command[0] == "SUBSCRIBE" && asked.connection > 1) answer->append(kMessage);
-    return answer;
-  });
-}
-
 TEST_P(MessagesNonsense, CostsOnlyTheConnectionAfterSubscribe) {
   ExpectOneLoss(After("SUBSCRIBE"));
 }
