@@ -153,12 +153,15 @@ def problems():
         fits = any(words in message for words, _ in table)
         if not fits and not any(text in message for text in EXPECTED):
             yield f"{place} has no anchor: add a row to {TABLE.name}, and say there what to do"
-    for words, ours in re.findall(r'\{"([^"]+)", ErrorCode::\w+,\s*absl::StatusCode::\w+,([^}]*)\}', ERRORS.read_text()):
+    known = re.findall(r'\{"([^"]+)", k\w+,\s*k\w+,([^}]*)\}', ERRORS.read_text())
+    if not known:
+        yield f"{ERRORS.name}: its table of errors is not found"
+    for words, ours in known:
         if not ours.endswith("true") and not any(each in words + " " for each, _ in table):
             yield f"{ERRORS.name}: the server's error {words} has no anchor: add a row to {TABLE.name}"
-    known = "\n".join(message for _, message in messages())
+    said = "\n".join(message for _, message in messages())
     for text in EXPECTED:
-        if text not in known:
+        if text not in said:
             yield f"{pathlib.Path(__file__).name}: no message says this any more: {text}"
     mkdocs = re.search(r"^site_url: *(\S+?)/?$", (ROOT / "mkdocs.yml").read_text(), re.M)
     if mkdocs and mkdocs[1] != site():
