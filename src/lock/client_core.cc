@@ -615,7 +615,8 @@ void ClientCore::OnRecall(Entry& entry, GrantId grant, bool tried) {
 void ClientCore::Unsubscribed() {
   lock_table_.VisitAll([this](Entry& entry) {
     if (!entry.type->traits.cacheable) return;
-    Feed(entry, [](LockState& state, Effects&) { state.OnUnsubscribed(base::Now()); });
+    FeedWithRoom(entry,
+                 [](LockState& state, base::Instant now, Effects&) { state.OnUnsubscribed(now); });
   });
 }
 
@@ -646,7 +647,8 @@ void ClientCore::GiveBackSurplus() {
   for (size_t i = 0; i < cached.size(); ++i) {
     Entry& entry = *cached[i].second;
     if (i < going)
-      Feed(entry, [](LockState& state, Effects&) { state.OnTooManyCached(base::Now()); });
+      FeedWithRoom(
+          entry, [](LockState& state, base::Instant now, Effects&) { state.OnTooManyCached(now); });
     lock_table_.Unrefer(entry);
   }
 }

@@ -48,6 +48,7 @@ bool MayPass(const absl::Status& failure, bool queued) {
 
 bool LockState::MakeRoom(bool for_reader) noexcept try {
   cleanups_.MakeRoom();
+  if (pending_) pending_->attempts.reserve(pending_->attempts.size() + 1);
   if (for_reader) grant_->holds.reserve(grant_->holds.size() + waiting() + 1);
   const auto by_lock = [](const LocalHold& hold) { return hold.std_depth > 0; };
   if (!held() || std::ranges::none_of(grant_->holds, by_lock)) return true;
