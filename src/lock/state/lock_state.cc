@@ -48,7 +48,6 @@ bool MayPass(const absl::Status& failure, bool queued) {
 
 bool LockState::MakeRoom(bool for_reader) noexcept try {
   cleanups_.MakeRoom();
-  if (pending_) pending_->attempts.reserve(pending_->attempts.size() + 1);
   if (for_reader) grant_->holds.reserve(grant_->holds.size() + waiting() + 1);
   const auto by_lock = [](const LocalHold& hold) { return hold.std_depth > 0; };
   if (!held() || std::ranges::none_of(grant_->holds, by_lock)) return true;
@@ -742,6 +741,10 @@ AcquireRequest LockState::NextAcquire(base::Instant now, bool contended) {
   if (pending.acquire.attempt == 1) pending.first_sent = now;
   pending.again = pending.ask_again = false;
   pending.votes_due = base::Instant::Infinite();
+  // This must not need memory. A grant that names an older attempt is confirmed first.
+  if (pending.attempts.size() == pending.attempts.capacity()) {
+    pending.attempts.erase(pending.attempts.begin());
+  }
   pending.attempts.push_back({.number = pending.acquire.attempt, .sent = now});
   pending.in_flight = true;
   AcquireRequest acquire = pending.acquire;
