@@ -646,9 +646,10 @@ void ClientCore::GiveBackSurplus() {
                    cached.end());
   for (size_t i = 0; i < cached.size(); ++i) {
     Entry& entry = *cached[i].second;
-    if (i < going)
+    if (i < going) {
       FeedWithRoom(
           entry, [](LockState& state, base::Instant now, Effects&) { state.OnTooManyCached(now); });
+    }
     lock_table_.Unrefer(entry);
   }
 }

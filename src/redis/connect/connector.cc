@@ -126,10 +126,11 @@ absl::StatusOr<std::optional<Accepted>> Connector::Proceed(base::Instant limit) 
       const std::string& known = first ? first->info.run_id : run_id_;
       if (failed.ok() && compares_run_ids_ && !made.info.run_id.empty() &&
           made.info.run_id != known) {
-        if (first)
+        if (first) {
           attempt.AskFirst(TwoServers(*first, made));
-        else
+        } else {
           attempt.BeginSecond(std::move(made));
+        }
         continue;
       }
       if (failed.ok()) return Made(first ? *std::move(first) : std::move(made));

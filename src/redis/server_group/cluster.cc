@@ -239,7 +239,7 @@ class ClusterMap final : public ScriptRouter {
       if (refresh_wanted_) due = std::min(due, next_refresh_);
     }
     if (due <= now) RefreshNow();
-    return due;
+    return due;  // at once after a refresh
   }
 
   void RefreshNow() {
@@ -407,8 +407,8 @@ class ClusterMap final : public ScriptRouter {
 
 // Begins the quarantine in all slots of a new primary, as the first acquisition in a slot would. So
 // it ends soon after the promotion in all slots, and not in each some time after its first use. One
-// client does this, and records at the primary's first slot that it is done. It has a thread of its
-// own.
+// client does this, and records at the primary's first slot that it is done. That takes long, so it
+// does not keep the map's thread.
 class ClusterQuarantine {
  public:
   explicit ClusterQuarantine(Cluster& cluster)
