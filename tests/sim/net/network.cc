@@ -39,7 +39,11 @@ void Network::StopListening(Address address, bool silently) {
     connection.server = nullptr;
     connection.up = Flow();
     connection.gone_silently = silently;
-    if (!silently) Sent(id, /*up=*/false, "");
+    if (silently) {
+      EndBySilence(id);
+    } else {
+      Sent(id, /*up=*/false, "");
+    }
   }
 }
 
@@ -259,6 +263,10 @@ void Network::Swallow(uint64_t id) {
   Connection* const connection = Find(id);
   if (connection == nullptr) return;
   connection->down.held = true;
+  EndBySilence(id);
+}
+
+void Network::EndBySilence(uint64_t id) {
   kernel_.After(kMostSilence, [this, id] { Cut(id, 0); });
 }
 

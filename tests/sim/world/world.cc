@@ -212,8 +212,8 @@ void World::ExcuseIdleness() {
                      std::any_of(plan_.faults.begin(), plan_.faults.end(),
                                  [](const Fault& each) { return each.kind > FaultKind::kCrash; });
   if (moved) handover += kSecond;
-  // It waits for an address that no server has any more, at its next use.
-  if (plan_.Has(FaultKind::kNewAddress)) handover += kSecond;
+  // It waits for an address that no server has any more, at its next use, for `connect_timeout`.
+  if (plan_.Has(FaultKind::kNewAddress)) handover += 2 * kSecond;
   // Messages that are lost with a subscription are made up for by the next subscription.
   const bool repaired = LosesNothing(plan_) && !plan_.faults.empty();
   if (repaired) handover += kSecond;
