@@ -39,11 +39,7 @@ void Network::StopListening(Address address, bool silently) {
     connection.server = nullptr;
     connection.up = Flow();
     connection.gone_silently = silently;
-    if (silently) {
-      EndBySilence(id);
-    } else {
-      Sent(id, /*up=*/false, "");
-    }
+    silently ? EndBySilence(id) : Sent(id, /*up=*/false, "");
   }
 }
 

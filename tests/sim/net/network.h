@@ -160,7 +160,7 @@ class Network {
   void Synchronise(uint64_t id);
   void Release(uint64_t id, bool up);
   void EndIfOver(uint64_t id);
-  // The client's kernel ends the connection once its keepalive probes have gone unanswered.
+  // After kMostSilence, the client's kernel ends the connection: its keepalive probes go unanswered.
   void EndBySilence(uint64_t id);
   int64_t Delay(const Link& link);
 
