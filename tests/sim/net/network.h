@@ -160,7 +160,7 @@ class Network {
   void Synchronise(uint64_t id);
   void Release(uint64_t id, bool up);
   void EndIfOver(uint64_t id);
-  // After kMostSilence, the client's kernel ends the connection: its keepalive probes go unanswered.
+  // The client's kernel ends the connection after kMostSilence: its probes go unanswered.
   void EndBySilence(uint64_t id);
   int64_t Delay(const Link& link);
 
