@@ -50,7 +50,6 @@ constexpr int kYieldsEach = 4;
 // How often to look at a node that is being connected to, or whose connection another thread reads:
 // that thread may leave before this round's replies have come.
 constexpr absl::Duration kTurn = absl::Milliseconds(1);
-constexpr absl::Duration kLongestTurn = absl::Milliseconds(50);
 
 constexpr size_t kKeysOfCancel = 6;
 constexpr std::string_view kTake = "take";  // the usual mode of an acquire
