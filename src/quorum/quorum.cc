@@ -906,7 +906,6 @@ Result Quorum::NotGranted(Running& one) {
     return {.what = WhyNoMajority(results, /*stands=*/false)};
   }
   const int splits = given_back != 0 ? grants_->AddSplit(one.grant()) : 0;
-  GiveBack(one, (splits + 1) % kYieldsEach == 0);
   absl::Duration wait = WaitForMajority(results);
   // If a majority is free, or will be, several clients were after it at the same time. The nodes
   // that did not answer may be free, too: they do not say so when they give it back.
@@ -916,8 +915,7 @@ Result Quorum::NotGranted(Running& one) {
   if (all_free || (given_back != 0 && splits < kMostDoublings)) wait = absl::ZeroDuration();
   wait += base::Jittered(kShortestSplit * (1 << std::min(splits, kMostDoublings)));
   if (grants_->HasVotes(one.grant())) wait = std::min(wait, internal::kVotesCome);
-  // A try is over: GiveBack() cancels what it may have left.
-  if (!one.acquire->wait) grants_->End(one.grant());
+  GiveBack(one, (splits + 1) % kYieldsEach == 0);
   return NotGrantedResult(results, *one.acquire, wait);
 }
 
@@ -940,25 +938,32 @@ bool Quorum::MayGiveBack(const Running& one) {
 void Quorum::GiveBack(const Running& one, bool yields) {
   using Kind = NodeResult::Kind;
   const std::vector<NodeResult>& results = one.calls.results;
-  // A grant that was given up begins again with the next request for it.
   const bool gone = Count(results, Kind::kGone) > 0;
+  // The grant is over if it was given up, as the client then asks for another, or if this was a
+  // try. Requests of earlier rounds may still be executed where their connections broke.
+  std::optional<GrantTable::Grant> ended;
+  if (gone || (!one.acquire->wait && CountAnswered(results) >= majority())) {
+    ended = grants_->End(one.grant());
+  }
   Request queue = one.request;
   queue.acquire()->ticket = EarliestTicket(results, one.acquire->ticket);
-  const base::Instant expires = base::Now() + one.lease;
+  const absl::Duration lease = ended ? ended->lease : one.lease;
+  const base::Instant expires = base::Now() + lease;
   for (size_t node = 0; node < results.size(); ++node) {
-    const bool uncertain = results[node].uncertain();
+    const bool uncertain =
+        results[node].uncertain() || (ended && (ended->uncertain & Only(node)) != 0);
     const bool queued = gone && results[node].kind == Kind::kQueued;
     if (results[node].kind != Kind::kYes && !uncertain && !queued) continue;
     std::shared_ptr<NodeCall> call;
     Node::Wanted wanted = redis::AlwaysWanted;
-    if (one.acquire->wait && !gone && grants_->Exists(one.grant())) {
+    if (one.acquire->wait && grants_->Exists(one.grant())) {
       // A grant that has ended meanwhile is in no queue, and must not return to one.
       wanted = [grants = grants_, id = one.grant()] { return grants->Exists(id); };
       call = BaseFor(one.subject, queue, node);
       call->args.push_back(
           LastWord(queue, one.key(), one.proposed, node, yields ? "yield" : "queue"));
     } else {
-      const absl::Duration tombstone = uncertain ? one.lease : absl::ZeroDuration();
+      const absl::Duration tombstone = uncertain ? lease : absl::ZeroDuration();
       call = EncodedCall(one.subject, CancelOf(one.grant(), tombstone));
       call->args.push_back(absl::StrCat(one.acquire->attempt));
     }

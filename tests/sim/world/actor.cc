@@ -795,6 +795,18 @@ std::stop_token Actor::WantedOf(const Operation& operation, const redlatch::Hold
   return hold.wanted();
 }
 
+// When the caller's wait is over, or is stopped.
+int64_t Actor::LeavesAt(const Operation& operation) const {
+  using Interface = Operation::Interface;
+  const bool has_options =
+      operation.interface == Interface::kAcquire || operation.interface == Interface::kAcquireAsync;
+  const bool waits = has_options || operation.interface == Interface::kTryLockFor;
+  const int64_t now = kernel_.now();
+  return std::min(
+      waits && operation.wait_ms >= 0 ? now + operation.wait_ms * kMilli : kNever,
+      has_options && operation.stop_ms >= 0 ? now + operation.stop_ms * kMilli : kNever);
+}
+
 Oracle::Request Actor::RequestOf(const Operation& operation, uint64_t owner) const {
   const SharedObject& object = ObjectOf(operation);
   const bool permits = object.kind == Kind::kSemaphore;
@@ -807,7 +819,8 @@ Oracle::Request Actor::RequestOf(const Operation& operation, uint64_t owner) con
                       : plan_.administers ? kLargestCapacity
                                           : object.capacity,
           .capacity_varies = permits && plan_.administers,
-          .in_steps = object.apart > 0};
+          .in_steps = object.apart > 0,
+          .leaves_at = LeavesAt(operation)};
 }
 
 Oracle::Hold Actor::HeldBy(const Operation& operation, const redlatch::Hold& hold) const {

@@ -112,6 +112,7 @@ class Actor {
   // Null if the operation is not on a multi-lock.
   std::unique_ptr<MultiLock> MultiOf(Objects& objects, const Operation& operation) const;
   std::stop_token WantedOf(const Operation& operation, const redlatch::Hold& hold) const;
+  int64_t LeavesAt(const Operation& operation) const;
   Oracle::Request RequestOf(const Operation& operation, uint64_t owner) const;
   Oracle::Hold HeldBy(const Operation& operation, const redlatch::Hold& hold) const;
   RedisLockBase& LockOf(Objects& objects, const Operation& operation) const;

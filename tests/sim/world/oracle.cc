@@ -149,6 +149,16 @@ void Oracle::CheckToken(const Object& object, const Hold& fresh, uint64_t larges
                         " was given before ", Words(fresh), " asked"));
 }
 
+// It no longer queues that client, though its callers have not been told yet.
+bool Oracle::IsLeaving(const std::string& name, const Process* process, Mode mode) const {
+  return std::all_of(requests_.begin(), requests_.end(), [&](const auto& each) {
+    const Request& request = each.second;
+    return request.process != process || request.mode != mode ||
+           request.leaves_at <= kernel_.now() ||
+           std::find(request.names.begin(), request.names.end(), name) == request.names.end();
+  });
+}
+
 // P7: clients are served in the order of their arrival, and no reader passes a writer.
 void Oracle::NoteOrder(Object& object, const Hold& fresh) {
   const std::pair<Process*, Mode> mine{fresh.process, fresh.mode};
@@ -172,7 +182,7 @@ void Oracle::NoteOrder(Object& object, const Hold& fresh) {
       fresh.name.front() == '{' || fresh.owner == kSharedOwner) {
     return;
   }
-  for (const auto& [who, line] : object.waiting) {
+  for (auto& [who, line] : object.waiting) {
     const auto& [process, mode] = who;
     const bool in_line = mode == fresh.mode || (mode == Mode::kExclusive && !fresh.passes_writers);
     if (!in_line || process == fresh.process || !IsFit(process) || !IsFit(fresh.process) ||
@@ -183,7 +193,8 @@ void Oracle::NoteOrder(Object& object, const Hold& fresh) {
     const bool has = std::any_of(object.holds.begin(), object.holds.end(), [&](const auto& each) {
       return each.second.process == process && each.second.mode == Mode::kExclusive;
     });
-    if (has) continue;
+    if (has || IsLeaving(fresh.name, process, mode)) continue;
+    if (line.passed++ < most_passed_) continue;
     const std::string what =
         absl::StrCat("P7: ", Words(fresh), " is let in at ", fresh.name, " before ", process->name,
                      ", which waits since ", line.latest / kMicro, " us");
@@ -217,11 +228,15 @@ uint64_t Oracle::Granted(Hold hold, uint64_t largest_before) {
     object.written = kernel_.now();
   }
   const auto line = object.waiting.find({hold.process, hold.mode});
-  if (line != object.waiting.end()) line->second.latest = kernel_.now();
+  if (line != object.waiting.end()) {
+    line->second.latest = kernel_.now();
+    line->second.passed = 0;
+  }
   object.granted[hold.process] = hold.granted = kernel_.now();
   names_[next_] = hold.name;
   const uint64_t id = next_++;
   Hold& held = object.holds.emplace(id, std::move(hold)).first->second;
+  if (held.asked <= object.forced_at) held.stop_margin = 0;  // its release may have been forced
   held.told = std::make_shared<LossTime>(kernel_, held.lost, [this, &held] { Lost(held); });
   if (held.reports_wanted) {
     held.told_wanted =

@@ -40,6 +40,7 @@ class Oracle {
     int64_t capacity = 0;
     bool capacity_varies = false;
     bool in_steps = false;             // it may have some of the names already
+    int64_t leaves_at = kNever;        // its caller's wait is over then, or is stopped
     int64_t since = 0;                 // set by Asked()
     int64_t may_enter_since = kNever;  // since when nothing has kept it out
   };
@@ -163,8 +164,8 @@ class Oracle {
     if (!strict_) unprotected_until_ = std::max(unprotected_until_, until);
     data_lost_ = true;
   }
-  // The same, because a server has an older copy of its data: readers may have the token of an
-  // older write until the next one, even if replicas had acknowledged the lost writes.
+  // The same, because a server has an older copy of its data, or none: readers may have the token
+  // of an older write until the next one, even if replicas had acknowledged the lost writes.
   void LostWrites(int64_t until) {
     LostData(until);
     if (!strict_) lost_writes_until_ = std::max(lost_writes_until_, until);
@@ -173,6 +174,7 @@ class Oracle {
   void Forced(const std::vector<std::string>& names, int64_t until) {
     for (const std::string& each : names) {
       objects_[each].unprotected_until = until;
+      objects_[each].forced_at = until == kNever ? kNever : kernel_.now();
       objects_[each].taken_until_token = 0;
       objects_[each].surely_taken_until = 0;
       objects_[each].closed_to_readers_until = 0;
@@ -203,8 +205,11 @@ class Oracle {
     longest_idle_ = longest;
   }
   void CheckIdle();
-  // A client may not be let in before one that came this much earlier.
-  void JudgeOrder(int64_t margin) { order_margin_ = margin; }
+  // A client may not be let in before one that came this much earlier, except so many times.
+  void JudgeOrder(int64_t margin, int most_passed) {
+    order_margin_ = margin;
+    most_passed_ = most_passed;
+  }
 
   void Violated(const std::string& what);
   const std::string& violation() const { return violation_; }
@@ -217,6 +222,7 @@ class Oracle {
     int waiters = 0;
     int64_t earliest = 0;
     int64_t latest = 0;
+    int passed = 0;  // how many that came later were let in before it
   };
   // A waiter that was let in after a later one, unless both were let in at the same time and it is
   // about to be told.
@@ -243,6 +249,7 @@ class Oracle {
     int64_t idle_since = 0;
     int64_t excused_until = 0;
     int64_t unprotected_until = 0;
+    int64_t forced_at = 0;  // the last time its release was forced
     // Until when the name stays taken: by the server's clock in us, which tokens show; at least,
     // for writers and for readers; and at most.
     uint64_t taken_until_token = 0;
@@ -289,6 +296,7 @@ class Oracle {
   void CheckRequests();
   void CheckReports();
   void CheckToken(const Object& object, const Hold& fresh, uint64_t largest_before);
+  bool IsLeaving(const std::string& name, const Process* process, Mode mode) const;
   void NoteOrder(Object& object, const Hold& fresh);
   void CheckOrder(Object& object);
   bool IsWanted(const Object& object) const;
@@ -344,6 +352,7 @@ class Oracle {
   int64_t longest_idle_ = kNever;
   int64_t lasts_from_ = kNever;
   int64_t order_margin_ = kNever;
+  int most_passed_ = 0;
   std::string violation_;
 };
 

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <variant>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "tests/sim/trace.h"
 
@@ -203,6 +205,28 @@ int64_t ReplicatedGroup::AWhile() {
   return random_.OneIn(4) ? random_.Between(0, 2 * kSecond) : random_.Between(0, 200 * kMilli);
 }
 
+// Redisson's free permits, and those that programs have, are two keys. A primary that fails soon
+// after a slot has moved to it may leave a replica with one of them: permits are lost until they
+// are added again.
+void ReplicatedGroup::AddLostPermits(const SharedObject& object, RedisServer& before,
+                                     RedisServer& after) {
+  const bool ours = object.redisson == Redisson::kSemaphore;
+  if (!ours && object.redisson != Redisson::kExpirableSemaphore) return;
+  const std::string key = world_.plan.KeyOf(object);
+  const std::string taken = ours ? absl::StrCat("redlatch:2:{", key, "}:redisson.permits")
+                                 : absl::StrCat("{", key, "}:timeout");
+  const auto permits = [&](RedisServer& server) {
+    Keyspace keys = server.TakeSnapshot().keys;
+    int64_t free = 0;
+    const auto* const number = std::get_if<std::string>(keys.Find(key));
+    if (number == nullptr || !absl::SimpleAtoi(*number, &free)) return object.capacity;
+    const auto* const set = std::get_if<SortedSet>(keys.Find(taken));
+    return free + (set == nullptr ? 0 : static_cast<int64_t>(set->members().size()));
+  };
+  const int64_t lost = permits(before) - permits(after);
+  if (lost > 0) after.Execute({"INCRBY", key, absl::StrCat(lost)});
+}
+
 void ReplicatedGroup::LostHolds(size_t before, bool acks_protect, bool quarantine_protects) {
   // Living clients repeat the counts of the latches that the new primary has.
   const Plan& plan = world_.plan;
@@ -218,6 +242,9 @@ void ReplicatedGroup::LostHolds(size_t before, bool acks_protect, bool quarantin
   const int64_t until = now() + LongestLease(plan) + 100 * kMilli;
   world_.oracle.FailedOver(until, acks_protect, quarantine_protects && plan.quarantine_ms > 0,
                            keeps_latches);
+  for (const SharedObject& object : plan.objects) {
+    AddLostPermits(object, old, chosen);
+  }
   if (!plan.brief) return;
   // No server was to fail, but several faults together had the same effect. What was released last
   // may be held for a lease.

@@ -115,6 +115,7 @@ class ReplicatedGroup : public ServerGroup {
   virtual void Returned(size_t node) = 0;
   // Addresses at which clients of the minority find a server that does not know of the promotion.
   virtual std::vector<Address> OnMinoritySide(size_t node) = 0;
+  void AddLostPermits(const SharedObject& object, RedisServer& before, RedisServer& after);
   // Holds may be lost, except those that acks or a quarantine protect.
   void LostHolds(size_t before, bool acks_protect, bool quarantine_protects);
   // Returns true if the replicas had everything that was acknowledged.

@@ -65,7 +65,7 @@ class World {
   void CheckChangedKeys();
   int64_t LongestTtl(const std::string& key) const;
   void CheckKeys(bool all_gone);
-  void CheckCompanions(const Keyspace& keys, int64_t latest_ms);
+  void CheckCompanions(Keyspace keys, int64_t latest_ms);
   void CheckSize(Host& host);
   void CheckNothingHeld();
   bool IsOfLatch(const std::string& key) const;

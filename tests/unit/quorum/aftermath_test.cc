@@ -209,6 +209,19 @@ TEST_F(QuorumAftermath, CancelOfRoundNamesItsAttempt) {
   EXPECT_EQ(cancel.args.back(), "5") << "a later attempt stays";
 }
 
+// The first round's request may still be executed at the last node, by its broken connection.
+TEST_F(QuorumAftermath, NodeThatLostAnEarlierRoundIsToldToRefuseAForcedGrant) {
+  servers_[0].Answer(lua::kQuorumAcquire, Text("queued 30000 0 9"));
+  servers_[1].Answer(lua::kQuorumAcquire, Text("queued 30000 0 9"));
+  last_.Answer(lua::kQuorumAcquire, redis::MarkMayHaveExecuted(absl::UnavailableError("cut")));
+  EXPECT_FALSE(Acquires(1, /*wait=*/true));
+  servers_[0].Answer(lua::kQuorumAcquire, Text("gone"));
+  servers_[1].Answer(lua::kQuorumAcquire, Text("gone"));
+  last_.Answer(lua::kQuorumAcquire, Text("queued 30000 0 9"));
+  EXPECT_FALSE(Acquires(1, /*wait=*/true));
+  ExpectRefusal(last_.ran().back());
+}
+
 TEST_F(QuorumAftermath, ReconnectedNodeIsToldOfRelease) {
   EXPECT_TRUE(Acquires());
   last_.up = false;

@@ -113,6 +113,14 @@ struct QuorumVote : QuorumNode {
   }
 };
 
+TEST_F(QuorumVote, ForcedReleaseDoesNotShortenATombstone) {
+  EXPECT_EQ(Cancel(first_, {"30000", "1"}), "unknown");
+  EXPECT_EQ(CancelsByForce(first_), "unknown");
+  EXPECT_GT(server_->Integer({"PTTL", "gone"}), 20'000);
+  EXPECT_EQ(Cancel(first_, {"60000", "1"}), "unknown");
+  EXPECT_GT(server_->Integer({"PTTL", "gone"}), 50'000);
+}
+
 TEST_F(QuorumVote, CrashedWaitersLeaveAmongLiveOnes) {
   Client holder = Made('a', "0");
   holder.request.lease_ms = 600'000;
