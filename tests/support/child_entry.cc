@@ -9,6 +9,15 @@
 #include "src/base/unique_fd.h"
 #include "tests/support/fatal.h"
 
+namespace {
+
+bool leaves_memory = false;
+
+}  // namespace
+
+// LeakSanitizer asks for it.
+extern "C" int __lsan_is_turned_off() { return leaves_memory ? 1 : 0; }  // NOLINT
+
 namespace redlatch::support {
 namespace {
 
@@ -54,6 +63,8 @@ bool SpawnedFor(std::string_view entry) {
   const char* wanted = std::getenv(kEntryVariable);
   return wanted != nullptr && wanted == entry;
 }
+
+void LeavesMemory() { leaves_memory = true; }
 
 int RunChildEntry(ChildEntry body) {
   Take(kEntryVariable);

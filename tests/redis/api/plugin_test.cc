@@ -31,6 +31,7 @@ bool IsLoaded() {
 
 // Arguments: function, URL, how many times. Returns 0 if the plugin does not stay.
 REDLATCH_CHILD(LoadsPlugin) {
+  support::LeavesMemory();  // what lives as long as the process is lost with the plugin's variables
   int times = 0;
   EXPECT_TRUE(absl::SimpleAtoi(args.at(2), &times));
   for (int i = 0; i < times; ++i) EXPECT_EQ(LoadAndUnload(args.at(0), args.at(1)), 0);
@@ -68,6 +69,7 @@ TEST_F(PluginTest, IsUnloadedAfterSilentSentinelsTimeOut) {
 }
 
 REDLATCH_CHILD(LeaksPluginsClient) {
+  support::LeavesMemory();
   EXPECT_EQ(LoadAndUnload("LeakClient", args.at(0)), 0);
   EXPECT_TRUE(IsLoaded());
   return 0;
