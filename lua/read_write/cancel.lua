@@ -5,6 +5,7 @@
 -- ARGV   1 grant  2 gone_ms  3 amount
 -- reply  'left' (it was queued), 'passed_on' (it was live) or 'unknown', and notes
 -- include: common/time
+-- include: read_write/common/ask_if_taken
 -- include: common/give_back
 -- include: reentrant/common/grants_without
 -- include: common/leave
@@ -26,4 +27,7 @@ if mine and block > 1 then
   fence = give_back_tokens(fence, mine.token - 1, mine.token + block - 1)
 end
 local _, check = settle(choice, state, fence, now)
+if left and state.grants.count > 0 then
+  ask_if_taken(state.grants.owner)
+end
 return (mine and 'passed_on' or left and 'left' or 'unknown') .. check

@@ -5,7 +5,11 @@
 -- ARGV   1 grant  2 gone_ms  3 amount, which readers do not use
 -- reply  'left' (it was queued), 'passed_on' (it was live) or 'unknown', and notes
 -- include: common/time
+-- include: read_write/common/ask_if_taken
 -- include: read_write/common/end_read
 
 local held, _, check, was_queued = end_read(ARGV[1], ARGV[2], nil, now_us())
+if was_queued then
+  ask_if_taken(redis.call('HGET', KEYS[1], 'owner'))
+end
 return (held and 'passed_on' or was_queued and 'left' or 'unknown') .. check

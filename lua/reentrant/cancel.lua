@@ -6,6 +6,7 @@
 -- reply  'left' (it was queued), 'passed_on' (it was live) or 'unknown', and notes
 -- include: common/time
 -- include: common/fence
+-- include: common/ask_again
 -- include: common/give_back
 -- include: common/leave
 -- include: reentrant/common/grants
@@ -32,5 +33,7 @@ end
 local check = ''
 if choice then
   check = select(2, settle(choice, fence, now))
+elseif left and grants.owner == 'taken' then
+  ask_again(KEYS[2])  -- only the first waiter knows how long the lock stays taken
 end
 return (mine and 'passed_on' or left and 'left' or 'unknown') .. check

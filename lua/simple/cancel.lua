@@ -6,6 +6,7 @@
 -- reply  'left' (it was queued), 'passed_on' (it owned the lock) or 'unknown', and notes
 -- include: common/time
 -- include: common/give_back
+-- include: common/ask_again
 -- include: common/leave
 -- include: common/flag
 -- include: simple/common/unflag
@@ -25,6 +26,9 @@ end
 local free = held or is_free()
 if not free and redis.call('EXISTS', KEYS[2]) == 1 then
   flag(holder)  -- the grant may have overtaken the waiters
+  if left and string.sub(holder, 33, 34) == ':0' then
+    ask_again(KEYS[2])  -- only the first waiter knows how long the lock stays taken
+  end
 end
 return (held and 'passed_on' or left and 'left' or 'unknown') ..
   (free and hand_over(now_us(), fence or nil) or '')

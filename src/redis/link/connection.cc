@@ -196,12 +196,14 @@ void Connection::Lead(InFlight& mine, base::Instant deadline) {
 void Connection::GiveUp(InFlight& mine) {
   ++stats_.late;
   const absl::Status why = connected_ ? absl::OkStatus() : last_failure_;
+  // While the connection is made again, it is not known whether the server still refuses it.
+  const bool stands = base::Now() < reconnect_.next_attempt();
   const absl::Status unsent = base::WithMemory([&] {
     return why.ok()
                ? absl::UnavailableError(
                      absl::StrCat("the command could not be sent to ", server_, " in time"))
                : MarkNotSent(absl::Status(
-                     why.code(),
+                     stands ? why.code() : absl::StatusCode::kUnavailable,
                      absl::StrCat(std::string(why.message()),
                                   " (the command was not sent; it was tried until the deadline)")));
   });

@@ -300,6 +300,18 @@ TEST_F(ConnectionReconnectTest, RefusalKeepsItsCode) {
   }
 }
 
+TEST_F(ConnectionReconnectTest, OldRefusalIsNoReasonWhileConnectionIsMadeAgain) {
+  ConnectionOptions options;
+  options.first_backoff = options.longest_backoff = absl::Milliseconds(1);
+  const auto connection = Proxied(options);
+  server_->Command({"CONFIG", "SET", "requirepass", "sesame"});
+  EXPECT_THAT(Call(*connection, {"PING"}),
+              IsError(absl::StatusCode::kPermissionDenied, HasSubstr("NOAUTH")));
+  proxy_.SetArrival(Arrival::kHang);
+  EXPECT_THAT(Call(*connection, {"PING"}, absl::Milliseconds(100)),
+              IsError(absl::StatusCode::kUnavailable, HasSubstr("NOAUTH")));
+}
+
 // The process can open no descriptor while this exists.
 class NoDescriptors {
  public:

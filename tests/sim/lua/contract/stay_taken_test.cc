@@ -103,6 +103,17 @@ TEST_P(LockStaysTaken, FirstWaiterLearnsOfTheNewEnd) {
                           absl::StrCat(" 2 ", StoredFence(), " ", Of('b').lease_ms, " 1 ", name_));
 }
 
+TEST_P(LockStaysTaken, NextWaiterLearnsOfItWhenTheFirstOneLeaves) {
+  Inbox b(*server_, Channel('b')), c(*server_, Channel('c'));
+  const int64_t granted = TakeAt(For(30'000, Of('a')));
+  Ask(Of('b'));
+  Ask(Of('c'));
+  EXPECT_EQ(ReleaseUntil(Of('a'), granted + 5000 * kMicros), kReleased);
+  EXPECT_EQ(Cancel(Of('b')), kLeft);
+  EXPECT_EQ(c.Next(), "look " + GrantId('c') + " " + name_);
+  EXPECT_LE(Ask(Again(Of('c'))).elements.at(1).integer, 5001) << "it is rounded up";
+}
+
 TEST_P(LockStaysTaken, ForcedReleaseEndsIt) {
   const int64_t granted = TakeAt(Of('a'));
   ReleaseUntil(Of('a'), granted + 5000 * kMicros);

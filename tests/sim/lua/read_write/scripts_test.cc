@@ -202,6 +202,23 @@ TEST_F(ReadWriteScripts, CrashedWaitersLeaveAmongLiveOnes) {
   }
 }
 
+TEST_F(ReadWriteScripts, NextWaitersLearnHowLongTheLockStaysTaken) {
+  for (const bool reads : {false, true}) {
+    const char leaves = reads ? 'b' : 'd';
+    Inbox c(*server_, Channel('c')), e(*server_, Channel('e'));
+    const int64_t granted = Token(Writer('a'));
+    for (const char reader : {'b', 'c'}) Ask(Reader(reader));
+    for (const char writer : {'d', 'e'}) Ask(Writer(writer));
+    Eval(scripts_.release, {Gone(GrantId('a')), Gone(GrantId('a'))},
+         {GrantId('a'), absl::StrCat("0 0 0 ", granted + 5'000'000, " 60000"), Writer('a').owner});
+    EXPECT_EQ(Owner(), "taken");
+    EXPECT_EQ(Cancel(reads ? Reader(leaves) : Writer(leaves)), kLeft);
+    Inbox& next = reads ? c : e;
+    EXPECT_EQ(next.Next(), absl::StrCat("look ", GrantId(reads ? 'c' : 'e'), " ", name_));
+    server_->Command({"FLUSHALL"});
+  }
+}
+
 TEST_F(ReadWriteScripts, CancelOfLastWriterAdmitsReaders) {
   WriteOnce();
   Inbox d(*server_, Channel('d')), b(*server_, Channel('b'));
