@@ -27,7 +27,7 @@ if mine and block > 1 then
   fence = give_back_tokens(fence, mine.token - 1, mine.token + block - 1)
 end
 local _, check = settle(choice, state, fence, now)
-if left and state.grants.count > 0 then
-  ask_if_taken(state.grants.owner)
+if left then
+  ask_if_taken()
 end
 return (mine and 'passed_on' or left and 'left' or 'unknown') .. check

@@ -10,6 +10,6 @@
 
 local held, _, check, was_queued = end_read(ARGV[1], ARGV[2], nil, now_us())
 if was_queued then
-  ask_if_taken(redis.call('HGET', KEYS[1], 'owner'))
+  ask_if_taken()
 end
 return (held and 'passed_on' or was_queued and 'left' or 'unknown') .. check

@@ -588,7 +588,7 @@ struct Quorum::Running {
   const AcquireRequest* const acquire = std::get_if<AcquireRequest>(&request.what);
   absl::Duration lease;                     // of an acquire or a renewal
   int64_t proposed = 0;                     // the token, of an acquire
-  std::optional<GrantTable::Grant> ending;  // of a release or a cancel
+  std::optional<GrantTable::Grant> ending;  // that this request, or its failure, ends
   base::Instant sent;
   NodeCallPtr same;  // what all nodes are sent, except for the last argument
   Calls calls;
@@ -935,23 +935,21 @@ bool Quorum::MayGiveBack(const Running& one) {
 // take that back and to keep the place in the queue. If two clients each have some of the nodes,
 // the one that came first gets the other's; but now and then it lets the other go first, as it may
 // never get them.
-void Quorum::GiveBack(const Running& one, bool yields) {
+void Quorum::GiveBack(Running& one, bool yields) {
   using Kind = NodeResult::Kind;
   const std::vector<NodeResult>& results = one.calls.results;
   const bool gone = Count(results, Kind::kGone) > 0;
   // The grant is over if it was given up, as the client then asks for another, or if this was a
   // try. Requests of earlier rounds may still be executed where their connections broke.
-  std::optional<GrantTable::Grant> ended;
   if (gone || (!one.acquire->wait && CountAnswered(results) >= majority())) {
-    ended = grants_->End(one.grant());
+    one.ending = grants_->End(one.grant());
   }
   Request queue = one.request;
   queue.acquire()->ticket = EarliestTicket(results, one.acquire->ticket);
-  const absl::Duration lease = ended ? ended->lease : one.lease;
+  const absl::Duration lease = one.ending ? one.ending->lease : one.lease;
   const base::Instant expires = base::Now() + lease;
   for (size_t node = 0; node < results.size(); ++node) {
-    const bool uncertain =
-        results[node].uncertain() || (ended && (ended->uncertain & Only(node)) != 0);
+    const bool uncertain = results[node].uncertain() || one.CancelledAt(node);
     const bool queued = gone && results[node].kind == Kind::kQueued;
     if (results[node].kind != Kind::kYes && !uncertain && !queued) continue;
     std::shared_ptr<NodeCall> call;

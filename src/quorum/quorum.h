@@ -408,7 +408,7 @@ class Quorum final : public internal::QuorumRunner {
 
   // Sent after a round.
   bool MayGiveBack(const Running& one);
-  void GiveBack(const Running& one, bool yields);
+  void GiveBack(Running& one, bool yields);
   void Heal(const Running& one);
   void EndForced(const Subject& subject, absl::Span<const absl::StatusOr<redis::Reply>> replies);
   std::string ChannelsAt(size_t node, std::string_view key) const;

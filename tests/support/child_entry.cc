@@ -11,12 +11,12 @@
 
 namespace {
 
-bool leaves_memory = false;
+bool leaks_on_purpose = false;
 
 }  // namespace
 
-// LeakSanitizer asks for it.
-extern "C" int __lsan_is_turned_off() { return leaves_memory ? 1 : 0; }  // NOLINT
+// LeakSanitizer calls it when the process ends.
+extern "C" int __lsan_is_turned_off() { return leaks_on_purpose ? 1 : 0; }
 
 namespace redlatch::support {
 namespace {
@@ -64,7 +64,7 @@ bool SpawnedFor(std::string_view entry) {
   return wanted != nullptr && wanted == entry;
 }
 
-void LeavesMemory() { leaves_memory = true; }
+void LeaksOnPurpose() { leaks_on_purpose = true; }
 
 int RunChildEntry(ChildEntry body) {
   Take(kEntryVariable);

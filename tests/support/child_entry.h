@@ -39,8 +39,8 @@ std::unique_ptr<Child> SpawnChild(std::string_view entry,
 
 // True if this process was spawned to run the entry of that name.
 bool SpawnedFor(std::string_view entry);
-// Its memory is not searched for leaks when it ends: it leaves objects behind on purpose.
-void LeavesMemory();
+// This process leaves objects behind on purpose: LeakSanitizer does not look for them.
+void LeaksOnPurpose();
 // Runs the body with the arguments of SpawnChild().
 int RunChildEntry(ChildEntry body);
 

@@ -121,7 +121,7 @@ TEST_P(ExitOf, WaiterLeavesQueue) {
 }
 
 REDLATCH_CHILD(EndsWithCachedLock) {
-  support::LeavesMemory();
+  support::LeaksOnPurpose();
   const LockOptions cached{.lease = absl::Minutes(1), .cache_for = absl::Minutes(1)};
   static Client client = Connect(args.at(0));
   static SimpleLock lock(client, "lock", cached);
@@ -166,7 +166,7 @@ TEST_P(ExitWithCachedLock, GivesItBack) {
 
 // Threads stay in their sections, and others come and go.
 REDLATCH_CHILD(EndsWhileThreadsHold) {
-  support::LeavesMemory();
+  support::LeaksOnPurpose();
   static const auto* const client = new Client(Connect(args.at(0)));
   const LockOptions options{.lease = absl::Minutes(1)};
   static auto* const simple = new SimpleLock(*client, "simple", options);

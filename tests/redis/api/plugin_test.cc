@@ -31,7 +31,7 @@ bool IsLoaded() {
 
 // Arguments: function, URL, how many times. Returns 0 if the plugin does not stay.
 REDLATCH_CHILD(LoadsPlugin) {
-  support::LeavesMemory();  // what lives as long as the process is lost with the plugin's variables
+  support::LeaksOnPurpose();  // objects that live as long as the process outlive the plugin
   int times = 0;
   EXPECT_TRUE(absl::SimpleAtoi(args.at(2), &times));
   for (int i = 0; i < times; ++i) EXPECT_EQ(LoadAndUnload(args.at(0), args.at(1)), 0);
@@ -69,7 +69,7 @@ TEST_F(PluginTest, IsUnloadedAfterSilentSentinelsTimeOut) {
 }
 
 REDLATCH_CHILD(LeaksPluginsClient) {
-  support::LeavesMemory();
+  support::LeaksOnPurpose();
   EXPECT_EQ(LoadAndUnload("LeakClient", args.at(0)), 0);
   EXPECT_TRUE(IsLoaded());
   return 0;

@@ -149,7 +149,7 @@ void Oracle::CheckToken(const Object& object, const Hold& fresh, uint64_t larges
                         " was given before ", Words(fresh), " asked"));
 }
 
-// It no longer queues that client, though its callers have not been told yet.
+// The waits of all its callers are over, so the client leaves the queue. They may not know it yet.
 bool Oracle::IsLeaving(const std::string& name, const Process* process, Mode mode) const {
   return std::all_of(requests_.begin(), requests_.end(), [&](const auto& each) {
     const Request& request = each.second;
@@ -194,7 +194,7 @@ void Oracle::NoteOrder(Object& object, const Hold& fresh) {
       return each.second.process == process && each.second.mode == Mode::kExclusive;
     });
     if (has || IsLeaving(fresh.name, process, mode)) continue;
-    if (line.passed++ < most_passed_) continue;
+    if (line.overtaken++ < most_overtaken_) continue;
     const std::string what =
         absl::StrCat("P7: ", Words(fresh), " is let in at ", fresh.name, " before ", process->name,
                      ", which waits since ", line.latest / kMicro, " us");
@@ -230,7 +230,7 @@ uint64_t Oracle::Granted(Hold hold, uint64_t largest_before) {
   const auto line = object.waiting.find({hold.process, hold.mode});
   if (line != object.waiting.end()) {
     line->second.latest = kernel_.now();
-    line->second.passed = 0;
+    line->second.overtaken = 0;
   }
   object.granted[hold.process] = hold.granted = kernel_.now();
   names_[next_] = hold.name;

@@ -205,10 +205,11 @@ class Oracle {
     longest_idle_ = longest;
   }
   void CheckIdle();
-  // A client may not be let in before one that came this much earlier, except so many times.
-  void JudgeOrder(int64_t margin, int most_passed) {
+  // A client may not be let in before one that came this much earlier. That one may be overtaken so
+  // many times.
+  void JudgeOrder(int64_t margin, int most_overtaken) {
     order_margin_ = margin;
-    most_passed_ = most_passed;
+    most_overtaken_ = most_overtaken;
   }
 
   void Violated(const std::string& what);
@@ -222,7 +223,7 @@ class Oracle {
     int waiters = 0;
     int64_t earliest = 0;
     int64_t latest = 0;
-    int passed = 0;  // how many that came later were let in before it
+    int overtaken = 0;  // how many that came later were let in before it
   };
   // A waiter that was let in after a later one, unless both were let in at the same time and it is
   // about to be told.
@@ -352,7 +353,7 @@ class Oracle {
   int64_t longest_idle_ = kNever;
   int64_t lasts_from_ = kNever;
   int64_t order_margin_ = kNever;
-  int most_passed_ = 0;
+  int most_overtaken_ = 0;
   std::string violation_;
 };
 

@@ -205,9 +205,9 @@ int64_t ReplicatedGroup::AWhile() {
   return random_.OneIn(4) ? random_.Between(0, 2 * kSecond) : random_.Between(0, 200 * kMilli);
 }
 
-// Redisson's free permits, and those that programs have, are two keys. A primary that fails soon
-// after a slot has moved to it may leave a replica with one of them: permits are lost until they
-// are added again.
+// Redisson's free permits, and those that programs have, are two keys. If a primary fails soon
+// after a slot has moved to it, its replica may have only one of them, and permits are lost. This
+// adds them again, as people would.
 void ReplicatedGroup::AddLostPermits(const SharedObject& object, RedisServer& before,
                                      RedisServer& after) {
   const bool ours = object.redisson == Redisson::kSemaphore;

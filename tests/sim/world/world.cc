@@ -196,8 +196,8 @@ void World::ExcuseIdleness() {
   // A quorum's next waiter has 100 ms to ask, and split votes cost pauses.
   const bool quorum = plan_.group == Group::kQuorum;
   int64_t handover = (quorum ? 400 : 100) * kMilli;
-  // Locks of two clients, taken one by one, are tried in rounds of 50 ms that may fail, the more so
-  // the more clients try.
+  // Locks of two clients, taken one by one, are tried in rounds of 50 ms, which fail more often the
+  // more clients try.
   for (const SharedObject& each : plan_.objects) {
     const auto clients = static_cast<int64_t>(plan_.clients.size());
     if (each.apart > 1) handover = std::max({handover, 1000 * kMilli, clients * 100 * kMilli});
@@ -246,7 +246,7 @@ void World::ExcuseIdleness() {
     oracle_.JudgeOrder((turn_ms + 15) * kMilli + 10 * plan_.latest_us * kMicro +
                            (moved || after_faults > 0 ? kSecond : 0) +
                            (plan_.faults.empty() ? 0 : plan_.quarantine_ms * kMilli),
-                       /*most_passed=*/quorum ? 1 : 0);
+                       /*most_overtaken=*/quorum ? 1 : 0);
   }
 }
 

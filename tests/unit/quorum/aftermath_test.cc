@@ -209,8 +209,9 @@ TEST_F(QuorumAftermath, CancelOfRoundNamesItsAttempt) {
   EXPECT_EQ(cancel.args.back(), "5") << "a later attempt stays";
 }
 
-// The first round's request may still be executed at the last node, by its broken connection.
-TEST_F(QuorumAftermath, NodeThatLostAnEarlierRoundIsToldToRefuseAForcedGrant) {
+// The last node may still execute the first round's request, which was sent over a broken
+// connection.
+TEST_F(QuorumAftermath, NodeThatLostEarlierRoundIsToldToRefuseForcedGrant) {
   servers_[0].Answer(lua::kQuorumAcquire, Text("queued 30000 0 9"));
   servers_[1].Answer(lua::kQuorumAcquire, Text("queued 30000 0 9"));
   last_.Answer(lua::kQuorumAcquire, redis::MarkMayHaveExecuted(absl::UnavailableError("cut")));

@@ -103,7 +103,7 @@ TEST_P(LockStaysTaken, FirstWaiterLearnsOfTheNewEnd) {
                           absl::StrCat(" 2 ", StoredFence(), " ", Of('b').lease_ms, " 1 ", name_));
 }
 
-TEST_P(LockStaysTaken, NextWaiterLearnsOfItWhenTheFirstOneLeaves) {
+TEST_P(LockStaysTaken, NextWaiterLearnsOfNewEndWhenFirstOneLeaves) {
   Inbox b(*server_, Channel('b')), c(*server_, Channel('c'));
   const int64_t granted = TakeAt(For(30'000, Of('a')));
   Ask(Of('b'));

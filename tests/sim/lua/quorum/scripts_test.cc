@@ -113,7 +113,7 @@ struct QuorumVote : QuorumNode {
   }
 };
 
-TEST_F(QuorumVote, ForcedReleaseDoesNotShortenATombstone) {
+TEST_F(QuorumVote, ForcedReleaseDoesNotShortenTombstone) {
   EXPECT_EQ(Cancel(first_, {"30000", "1"}), "unknown");
   EXPECT_EQ(CancelsByForce(first_), "unknown");
   EXPECT_GT(server_->Integer({"PTTL", "gone"}), 20'000);
