@@ -86,9 +86,12 @@ TEST_F(Succession, ResignationTakesAtMostTwoHandovers) {
     of_locks.push_back(PlainHandover());
     of_elections.push_back(Handover());
   }
-  // The best ones: other programs disturbed them least.
-  const absl::Duration plain = std::ranges::min(of_locks);
-  const absl::Duration handover = std::ranges::min(of_elections);
+  // The best ones, which other programs disturbed least; but not the very best, which may be luck.
+  constexpr int kLucky = 5;
+  std::ranges::nth_element(of_locks, of_locks.begin() + kLucky);
+  std::ranges::nth_element(of_elections, of_elections.begin() + kLucky);
+  const absl::Duration plain = of_locks[kLucky];
+  const absl::Duration handover = of_elections[kLucky];
   RecordProperty("handover_us", absl::StrCat(absl::ToInt64Microseconds(handover)));
   RecordProperty("plain_us", absl::StrCat(absl::ToInt64Microseconds(plain)));
   std::printf("from Resign() to the next leader %s; a lock's handover %s\n",
