@@ -205,8 +205,8 @@ class Oracle {
     longest_idle_ = longest;
   }
   void CheckIdle();
-  // A client may not be let in before one that came `margin` earlier, which may be overtaken at most
-  // `most_overtaken` times.
+  // A client may not be let in before one that came `margin` earlier, which may be overtaken at
+  // most `most_overtaken` times.
   void JudgeOrder(int64_t margin, int most_overtaken) {
     order_margin_ = margin;
     most_overtaken_ = most_overtaken;
